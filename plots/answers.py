@@ -1,7 +1,8 @@
 """What a run answers at each of its sweep points: fastest, smallest, most exact, on the Pareto front; how quiet it was.
 
-A variant is only called the fastest together with all others whose intervals overlap its own: nothing here tells them
-apart. Lossless is what the harness measured as such, not what a name promises.
+A variant is only called the fastest together with all others that are statistically tied with it, and only if its error keeps
+a limit, which the question states: ranking.py has both rules. Lossless is what the harness measured as such, not what a name
+promises.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from itertools import groupby
 
 import polars as pl
 from parts import Part, parts
+from ranking import SAID, Reach, keeps_limit, limit_of, paces
 from prepare import along, is_aa_test, place, with_absent, with_panel
 from style import bytes_text, microseconds_text
 
@@ -26,7 +28,7 @@ class Measure:
     column: str
     write: Callable[[float], str]
     interval: tuple[str, str] | None = None  # columns
-    ratio: str = ""  # what the columns of its ratio to `versus` begin with
+    ratio: str = ""  # the beginning of the columns with its ratio to `versus`
 
 
 # What a policy that has nothing to evict wins by is not its own.
@@ -38,6 +40,7 @@ def scientific(value: float) -> str:
 
 
 MEASURES = [
+    Measure("time", "Fastest appends, all together", "append_total_us", microseconds_text, ("append_total_ci_low_us", "append_total_ci_high_us"), "append_total_ratio"),
     Measure("time", "Fastest step", "step_p50_us", microseconds_text, ("step_ci_low_us", "step_ci_high_us"), "ratio"),
     Measure("time", "Fastest prompt", "prefill_p50_us", microseconds_text, ("prefill_ci_low_us", "prefill_ci_high_us"), "ratio"),
     Measure("time", "Fastest cold attention", "cold_attend_p50_us", microseconds_text, ("cold_ci_low_us", "cold_ci_high_us"), "cold_ratio"),
@@ -47,12 +50,13 @@ MEASURES = [
     Measure("time", "Fastest restore", "unfreeze_p50_us", microseconds_text),
     Measure("time", "Fastest fork", "fork_p50_us", microseconds_text),
     Measure("bytes", "Smallest", "bytes_sequence", bytes_text),
+    Measure("bytes", "Least workspace", "workspace_sequence", bytes_text),
     Measure("error", "Most exact", "err_rel_l2", scientific),
     Measure("error", "Closest to the full cache’s predictions", "kl_mean", scientific, ("kl_mean_ci_low", "kl_mean_ci_high")),
     Measure("error", "Smallest change of the loss", "loss_change", scientific, ("loss_change_ci_low", "loss_change_ci_high")),
 ]  # fmt: skip
 TOLD = 8  # names in a sentence
-SEQUENCE_BYTES = ["bytes_payload", "bytes_metadata", "bytes_slack", "bytes_workspace_peak", "batch"]
+SEQUENCE_BYTES = ["bytes_payload", "bytes_metadata", "bytes_slack", "bytes_disk", "batch"]
 
 
 @dataclass(frozen=True)
@@ -122,10 +126,15 @@ class Point:
 def points(cells: pl.DataFrame) -> list[Point]:
     """The sweep points with a result, panel by panel in the order of the file, the longest of a panel first."""
     numbers = [column for measure in MEASURES for column in (measure.column, *(measure.interval or ()))]
+    is_prompt = pl.col("phase") == "prefill"  # all of its caches hold the same
+    cells = with_absent(cells, ["bytes_workspace_peak"], ["phase"])
     cells = with_absent(
-        cells.with_columns(bytes_sequence=pl.col("bytes_peak") / pl.col("batch")),
+        cells.with_columns(
+            bytes_sequence=pl.when(~is_prompt.fill_null(False)).then(pl.col("bytes_held") / pl.col("batch")),
+            workspace_sequence=pl.when(is_prompt).then(pl.col("bytes_workspace_peak") / pl.col("batch")),
+        ),
         [*numbers, "bits_per_value", "bytes_payload", "bytes_metadata", "bytes_disk", "kept_tokens", "keeps_all",
-         "err_codec_rel_l2", "err_retention_rel_l2", "chunk_tokens",
+         "err_codec_rel_l2", "err_retention_rel_l2", "chunk_tokens", "model_layers", "model_bytes",
          "ratio_p50", "ratio_ci_low", "ratio_ci_high", "steal_share", "others_share"],
         ["arm", "noise", "versus", "verdict"],
     )  # fmt: skip
@@ -167,11 +176,16 @@ def answers_to(rows: list[Row], measure: Measure) -> Iterator[Answer]:
         yield best_of(lossless, measure, "Lossless", note, ties=known(lossless, measure))
         if known(lossy, measure):
             yield best_of(lossy, measure, "Most exact of the others")
+    elif measure.kind == "error":
+        yield best_of(rows, measure, measure.question)
     else:
-        fastest = best_of(rows, measure, measure.question)
-        yield fastest
-        keeping = [row for row in rows if not evicts(row)]
-        if measure.kind == "time" and known(keeping, measure) and fastest.best.name not in map(name_of, keeping):
+        within = [row for row in rows if keeps_limit(row)]
+        limit = f" with {SAID[limit_of(rows[0])]}" if len(within) < len(rows) and limit_of(rows[0]) else ""
+        first = best_of(within, measure, measure.question + limit)
+        if first:
+            yield first
+        keeping = [row for row in within if not evicts(row)]
+        if measure.kind == "time" and first and known(keeping, measure) and first.best.name not in map(name_of, keeping):
             yield best_of(keeping, measure, f"{measure.question} that keeps every token")
 
 
@@ -180,11 +194,11 @@ def known(rows: list[Row], measure: Measure) -> list[Row]:
 
 
 def best_of(rows: list[Row], measure: Measure, question: str = "", note: str = "", ties=None) -> Answer | None:
-    ranked = sorted(known(rows, measure), key=lambda row: row[measure.column])
+    ranked = in_order(known(rows, measure), measure)
     if not ranked:
         return None
     best, *others = ranked
-    same = [row for row in others if row in ties] if ties else [row for row in others if overlap(best, row, measure)]
+    same = [row for row in others if row in ties] if ties else [row for row in others if tied(best, row, measure)]
     columns = [*sources(measure), *(measure.interval or ())]
     if ties:
         columns += ["err_codec_rel_l2", "err_retention_rel_l2"]
@@ -196,13 +210,24 @@ def best_of(rows: list[Row], measure: Measure, question: str = "", note: str = "
     return Answer(question, value(best, measure), [value(row, measure) for row in same], note, columns)
 
 
+def in_order(rows: list[Row], measure: Measure) -> list[Row]:
+    ratios = paces(rows, measure.ratio)
+    values = [ratio[0] for ratio in ratios] if ratios else [row[measure.column] for row in rows]
+    return [row for _, row in sorted(zip(values, rows), key=lambda pair: pair[0])]
+
+
 def sources(measure: Measure) -> list[str]:
-    return SEQUENCE_BYTES if measure.column == "bytes_sequence" else [measure.column]
+    own = {"bytes_sequence": SEQUENCE_BYTES, "workspace_sequence": ["bytes_workspace_peak", "batch"]}
+    return own.get(measure.column, [measure.column])
 
 
 def value(row: Row, measure: Measure) -> Value:
     interval = " – ".join(map(measure.write, ends(row, measure) or ()))
-    return Value(name_of(row), measure.write(row[measure.column]), interval)
+    text = measure.write(row[measure.column])
+    if measure.column == "bytes_sequence" and row["model_bytes"]:
+        layers = f"{row['layers']:.0f} layer{'s' * (row['layers'] != 1)} of {row['model_layers']:.0f}"
+        text += f" in {layers}, {bytes_text(row['model_bytes'] / row['batch'])} in all"
+    return Value(name_of(row), text, interval)
 
 
 def ends(row: Row, measure: Measure) -> tuple[float, float] | None:
@@ -210,12 +235,16 @@ def ends(row: Row, measure: Measure) -> tuple[float, float] | None:
     return (low, high) if measure.interval and low is not None and high is not None else None
 
 
-def overlap(best: Row, other: Row, measure: Measure) -> bool:
-    """Of two in order; without intervals, whether they are equal as printed."""
-    reach, start = ends(best, measure), ends(other, measure)
-    if not reach or not start:
-        return measure.write(best[measure.column]) == measure.write(other[measure.column])
-    return start[0] <= reach[1]
+def tied(best: Row, other: Row, measure: Measure) -> bool:
+    """Of two in order: by their ratios, else by the intervals of the values, else whether they are equal as printed."""
+    reach: list[Reach] | None = paces((best, other), measure.ratio)
+    if reach is None:
+        found = [ends(row, measure) for row in (best, other)]
+        if None in found:
+            return measure.write(best[measure.column]) == measure.write(other[measure.column])
+        reach = [(0, *interval) for interval in found]
+    (_, _, high), (_, low, _) = reach
+    return low <= high
 
 
 def ratio_text(row: Row, prefix: str) -> str:
@@ -273,7 +302,8 @@ def is_behind(ours: tuple[Row, list[float]], theirs: tuple[Row, list[float]], ti
         return False
     if time is None or row[time.column] == other[time.column]:
         return other_costs != costs and not (certainly and time)
-    return other[time.column] < row[time.column] and not (certainly and overlap(other, row, time))
+    first, _ = in_order([other, row], time)
+    return first is other and not (certainly and tied(other, row, time))
 
 
 def within(rows: list[Row]) -> Iterator[Within]:
@@ -283,9 +313,10 @@ def within(rows: list[Row]) -> Iterator[Within]:
     size, before, best_before = by["bytes"].column, None, None
     sized = sorted(known(rows, by["bytes"]), key=lambda row: row[size])
     for bytes_, _ in groupby(sized, key=lambda row: row[size]):
-        fitting = [row for row in sized if row[size] <= bytes_]
+        fitting = [row for row in sized if row[size] <= bytes_ and keeps_limit(row)]
         keeping = [row for row in fitting if not evicts(row)]
-        questions = [("Fastest", fitting, "time"), ("Fastest that keeps every token", keeping, "time"), ("Most exact", fitting, "error")]
+        exact = [row for row in sized if row[size] <= bytes_]
+        questions = [("Fastest", fitting, "time"), ("Fastest that keeps every token", keeping, "time"), ("Most exact", exact, "error")]
         answers = [(question, best_of(among, by[kind])) for question, among, kind in questions if kind in by]
         best = [answer and answer.best.name for _, answer in answers]
         names = best, [answer and len(answer.same) for _, answer in answers]

@@ -232,15 +232,19 @@ def read_env(path: Path) -> dict:
 
 
 def with_memory(cells: pl.DataFrame) -> pl.DataFrame:
-    """Adds bytes_peak (held + workspace), bytes_per_token, and its ratio to a contiguous f32 cache's payload."""
-    held = (
-        pl.col("bytes_payload") + pl.col("bytes_metadata").fill_null(0) + pl.col("bytes_slack").fill_null(0)
-    )
+    """Adds bytes_held, files included, the same per token given, its ratio to a contiguous f32 cache's payload, and bytes_peak:
+    the ledger's, or in folders of earlier versions, which lack it, what a step holds (`peak_is_measured` is false)."""
+    cells = with_absent(cells, ["peak_bytes", "held_bytes_per_token", "bytes_disk", "model_layers", "model_bytes"])
+    held = pl.col("bytes_payload") + pl.sum_horizontal(pl.col("bytes_metadata", "bytes_slack").fill_null(0))
     f32_per_token = 2 * pl.col("layers") * pl.col("kv_heads") * pl.col("head_dim") * 4  # K and V
     tokens = pl.col("batch") * pl.col("seq_len")
     tokens = pl.when(tokens > 0).then(tokens)
     return (
-        cells.with_columns(bytes_peak=held + pl.col("bytes_workspace_peak").fill_null(0))
-        .with_columns(bytes_per_token=pl.col("bytes_peak") / tokens)
+        cells.with_columns(
+            bytes_peak=pl.coalesce("peak_bytes", held + pl.col("bytes_workspace_peak").fill_null(0)),
+            peak_is_measured=pl.col("peak_bytes").is_not_null(),
+            bytes_held=held + pl.col("bytes_disk").fill_null(0),
+        )
+        .with_columns(bytes_per_token=pl.coalesce("held_bytes_per_token", pl.col("bytes_held") / tokens))
         .with_columns(memory_vs_f32=pl.col("bytes_per_token") / f32_per_token)
     )

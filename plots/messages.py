@@ -11,6 +11,7 @@ import polars as pl
 from families import short
 from known import parameters, spec_of
 from prepare import with_absent
+from ranking import LIMITS, SAID, keeps_limit
 from style import bytes_text
 
 CHARACTERS = 96  # in a line of a title
@@ -53,21 +54,26 @@ def place(rows: pl.DataFrame) -> str:
 
 
 def slowest_and_fastest(rows: pl.DataFrame) -> str | None:
-    """The largest difference from the baseline that the intervals show, of the rows of one panel and length."""
-    rows = with_absent(rows, ["ratio_p50", "ratio_ci_low", "ratio_ci_high"], ["versus"])
+    """The largest difference from the baseline that the intervals show, of the rows of one panel and length; faster is only
+    named what keeps the limit of error."""
+    rows = with_absent(rows, ["ratio_p50", "ratio_ci_low", "ratio_ci_high", *LIMITS], ["versus", "experiment"])
     known = rows.filter(pl.col("ratio_p50").is_not_null(), pl.col("versus").is_not_null())
     if known.is_empty():
         return None
     against = short(known["versus"][0])
     slower = known.filter(pl.col("verdict") == "slower").sort("ratio_p50")
-    faster = known.filter(pl.col("verdict") == "faster").sort("ratio_p50", descending=True)
+    keeps = pl.struct(*LIMITS).map_elements(keeps_limit, return_dtype=pl.Boolean)
+    faster = known.filter(pl.col("verdict") == "faster", keeps).sort("ratio_p50", descending=True)
     said = [
         f"{short(row['variant'])} takes {times(row['ratio_p50'])}{span(row['ratio_ci_low'], row['ratio_ci_high'])}"
         for extreme in (slower, faster) if extreme.height for row in (extreme.row(-1, named=True),)
     ]  # fmt: skip
     if not said:
+        if (known["verdict"] == "faster").any():
+            return f"What is faster than {against} has {SAID['err_rel_l2'].replace('of at most', 'above')}"
         return f"Steps of all variants are statistically tied with those of {against}"
-    return f"{', '.join(said)} the time of {against}"
+    steps = "the median step" if (known["experiment"] == "growth").all() else "the time"
+    return f"{', '.join(said)} {steps} of {against}"
 
 
 def least_of_four_bits(rows: pl.DataFrame, value: str, unit: str) -> str | None:

@@ -6,6 +6,7 @@ The templates, their style and their scripts are the files of templates/.
 from __future__ import annotations
 
 import json
+import math
 from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from details import cells_data
 from figures.figure import Figure
 from marks import fields_of
 from markupsafe import Markup
+from prepare import layers_said
 from style import bytes_text
 from tables import CELL, generated, predictions, replays, summary, tiers
 from templating import render
@@ -71,9 +73,10 @@ def write_page(path: Path, runs: list[Run], drawn: list[Drawn], libraries: str) 
 
 
 def budget(steps: list[Within]) -> str:
-    """A round number of KiB in the middle, to begin with."""
+    """A round number of KiB in the middle, to begin with; rounded up, so that something fits."""
     middle = (steps[0].size * steps[-1].size) ** 0.5 / 1024
-    return f"{float(f'{middle:.1g}'):g}"
+    digit = 10 ** math.floor(math.log10(middle))
+    return f"{math.ceil(round(middle / digit, 6)) * digit:g}"
 
 
 def columns_drawn(spec: dict, columns: Mapping[str, Column]) -> list[str]:
@@ -101,7 +104,8 @@ def run_line(run: Run) -> str:
     config = nested(run.env, "config", "name") or nested(run.env, "config", "path") or run.name
     same_threads = run.cells["threads"].n_unique() == 1 and first["threads"]
     threads = f"{first['threads']:.0f} thread{'s' * (first['threads'] != 1)}" if same_threads else ""
-    return " · ".join(part for part in (machine, threads, model, f"config {config}") if part)
+    layers = layers_said(run.cells) if (run.cells["model_layers"] > run.cells["layers"]).any() else ""
+    return " · ".join(part for part in (machine, threads, model, layers, f"config {config}") if part)
 
 
 def geometry(cell: dict) -> str:
@@ -132,7 +136,9 @@ def flatten(value, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def status_counts(cells: pl.DataFrame) -> list[tuple[str, int]]:
+    """Of each status; and of those that are ok and whose times something disturbed."""
     counts = cells["status"].fill_null("no status").value_counts(sort=True)
-    return [(status.replace("_", " "), count) for status, count in counts.iter_rows()]
+    noisy = cells.filter(pl.col("status") == "ok", pl.col("noise").is_not_null()).height
+    return [*((status.replace("_", " "), count) for status, count in counts.iter_rows()), *([("noisy", noisy)] if noisy else [])]
 
 

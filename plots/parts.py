@@ -56,7 +56,8 @@ def against_baseline(rows: list[Row]) -> str:
     """The slowest first; what the intervals do not tell apart is not ranked."""
     compared = [row for row in reversed(rows) if row["ratio_ci_low"] is not None and row["versus"]]
     told = [row for row in compared if row["verdict"] in ("slower", "faster")]
-    sentences = [f"{row['variant']} takes {ratio(row)} the time of {row['versus']}." for row in told]
+    what = "median step" if all(row["experiment"] == "growth" for row in rows) else "time"
+    sentences = [f"{row['variant']} takes {ratio(row)} the {what} of {row['versus']}." for row in told]
     same = [f"{row['variant']} {ratio(row)}" for row in compared if row["verdict"] == "ambiguous"]
     if same:
         sentences.append(f"Not shown to differ from {compared[0]['versus']}: {', '.join(same)}.")
@@ -120,7 +121,7 @@ COSTS: dict[str, tuple[str, Callable[[Row], str]]] = {
     "step, p50": ("step_p50_us step_ci_low_us step_ci_high_us", optional("step_p50_us", microseconds_text)),
     "time of the baseline’s": ("ratio_p50 ratio_ci_low ratio_ci_high versus", ratio),
     "verdict": ("verdict", lambda row: row["verdict"] or ""),
-    "bytes a sequence": ("bytes_payload bytes_metadata bytes_slack bytes_workspace_peak batch", optional("bytes_sequence", bytes_text)),
+    "bytes a sequence": ("bytes_payload bytes_metadata bytes_slack bytes_disk batch", optional("bytes_sequence", bytes_text)),
     "error, rel. L2": ("err_rel_l2", optional("err_rel_l2", "{:.2g}".format)),
     "KL, mean": ("kl_mean kl_mean_ci_low kl_mean_ci_high", optional("kl_mean", "{:.2g}".format)),
 }

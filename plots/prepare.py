@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping
 
 import polars as pl
 from known import AXES, dimensions
+from ranking import with_reach
 from style import length_text
+
 
 class NoData(Exception):
     """The runs hold nothing that this figure could draw; the message says what is absent."""
@@ -68,6 +70,18 @@ def place(row: Mapping) -> str:
     return " · ".join(said)
 
 
+def layers_said(cells: pl.DataFrame) -> str:
+    """Which layers of the model the bytes and times of these cells are of: 'one layer of 32', 'all 24 layers'."""
+    several, of_several = (cells[name].drop_nulls().unique() for name in ("layers", "model_layers"))
+    if len(several) != 1 or len(of_several) > 1:
+        return "measured layers"
+    layers, of = several[0], of_several[0] if len(of_several) else None
+    if of == layers and layers > 1:
+        return f"all {layers:.0f} layers"
+    counted = "one layer" if layers == 1 else f"{layers:.0f} layers"
+    return f"{counted} of {of:.0f}" if of and of > layers else counted
+
+
 def title_of(dimension: str, value) -> str:
     title = (AXES[dimension].title if dimension in AXES else "{}").format(format_dimension(value))
     return title.removesuffix("s") if value == 1 else title  # 1 thread
@@ -107,12 +121,11 @@ ON_FRONT, AMBIGUOUS = "on the front", "ambiguous"
 
 
 def with_dominated(rows: pl.DataFrame) -> pl.DataFrame:
-    """Marks what another variant of its (panel, length) dominates: faster, by intervals that do not overlap, and neither
-    larger nor less exact."""
+    """Marks what another variant of its (panel, length) dominates: faster, by intervals that do not overlap (ranking.py), and
+    neither larger nor less exact."""
     group = ["panel", "seq_len"]
-    rows = with_absent(rows, ["step_ci_low_us", "step_ci_high_us"])
-    low, high = pl.coalesce("step_ci_low_us", "step_p50_us"), pl.coalesce("step_ci_high_us", "step_p50_us")
-    compared = rows.select(*group, "variant", "per_token", "error", low=low, high=high)
+    rows = with_absent(rows, ["step_ci_low_us", "step_ci_high_us", "ratio_ci_low", "ratio_ci_high"], ["verdict"])
+    compared = with_reach(rows, group).select(*group, "variant", "per_token", "error", "low", "high")
     pairs = compared.join(compared, on=group, suffix="_other", nulls_equal=True).filter(
         pl.col("high_other") < pl.col("low"),
         pl.col("per_token_other") <= pl.col("per_token"),

@@ -61,8 +61,8 @@ def tier_lines(tier: str) -> list[list[Line]]:
 # Each column's lines. All tables begin with the variant.
 VARIANT = [[Line("variant", "variant")]]
 SUMMARY = [
-    [size("memory", "bytes_peak")],
-    [size("per token", "bytes_per_token")],
+    [size("memory, peak", "bytes_peak"), Line("whole model holds", "model_bytes", lambda row: row["model_bytes"] and f"{bytes_text(row['model_bytes'])} in {row['model_layers']:.0f} layers")],
+    [size("held per token", "bytes_per_token")],
     [number("vs f32", "memory_vs_f32", ".3f", "×")],
     [time("step, p50", "step_p50_us"), interval("step_ci_low_us", "step_ci_high_us", microseconds_text)],
     [time("attend, cold", "cold_attend_p50_us")],

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
+#include "harness/experiments/growth/columns.h"
 #include "harness/io/bytes.h"
 #include "harness/measure/prediction_columns.h"
 #include "harness/measure/time_columns.h"
@@ -17,10 +19,14 @@ using experiments::exactly;
 using experiments::Measured;
 using experiments::within;
 
-// Time relative to the baseline's. Repetitions drift together, so ratios are more exact than times.
+// Time relative to the baseline's: of a growth run that of all appends, else that of a step. Repetitions drift together,
+// so ratios are more exact than times.
 Measured pace_of(const Cell& row) {
   if (row[results::kVerdict] == "baseline" && (row[measure::kStepP50Us] || row[measure::kPrefillP50Us]))
     return exactly(1.0);
+  if (row[experiments::kAppendTotalRatio])
+    return within(row[experiments::kAppendTotalRatio], row[experiments::kAppendTotalRatioCiLow],
+                  row[experiments::kAppendTotalRatioCiHigh]);
   return within(row[measure::kRatioP50], row[measure::kRatioCiLow], row[measure::kRatioCiHigh]);
 }
 
@@ -37,25 +43,33 @@ const experiments::ErrorMeasure& error_measure(const Cell& row) {
   return experiment ? *experiment->error : experiments::kOutputError;
 }
 
+// True unless the cell's error is known to be too large for its time or size to be worth naming.
+bool keeps_limit(const Cell& row) {
+  const experiments::ErrorMeasure& error = error_measure(row);
+  return error.measured(row).value.value_or(0) <= error.limit;
+}
+
 Measured error_of(const Cell& row) { return error_measure(row).measured(row); }
 std::string error_in_short(const Cell& row) { return error_measure(row).in_short(row); }
 std::string error_text(const Cell& row) { return error_measure(row).text(row); }
 
 std::string pace_text(const Cell& row) {
   if (row[results::kVerdict] == "baseline") return "the baseline itself";
-  return "time " + with_interval(row[measure::kRatioP50], row[measure::kRatioCiLow],
-                                 row[measure::kRatioCiHigh], "%.2f");
+  const Measured pace = pace_of(row);
+  return "time " + (pace.low == pace.high ? number(pace.value, "%.2f")
+                                          : with_interval(pace.value, pace.low, pace.high, "%.2f"));
 }
 
 std::string size_text(const Cell& row) {
   const Measured size = size_of(row);
   if (row[results::kPhase] == "prefill")
     return io::human_bytes(static_cast<int64_t>(*size.value)) + " workspace";
-  return number(size.value, "%.0f") + " bytes/token";
+  const std::string layers = experiments::layers_text(row, "");
+  return number(size.value, "%.0f") + " bytes/token" + (layers.empty() ? "" : ", " + layers);
 }
 
 struct Question {
-  const char* name;
+  std::string_view name;
   Measured (*measured)(const Cell&);
   std::string (*answer)(const Cell&);
 };
@@ -81,18 +95,23 @@ const Cell* best_of(const Cells& cells, const Question& question, int& as_good) 
 
 // Empty if nothing was measured.
 std::vector<Strings> answer_rows(const std::string& point, const Cells& all) {
-  Cells cells;
+  Cells cells, within;
   for (const Cell* row : all) {
-    if ((*row)[results::kStatus] == results::Status::kOk && !results::is_aa_test(*row)) cells.push_back(row);
+    if ((*row)[results::kStatus] != results::Status::kOk || results::is_aa_test(*row)) continue;
+    cells.push_back(row);
+    if (keeps_limit(*row)) within.push_back(row);
   }
   std::vector<Strings> rows;
   for (const Question& question : kQuestions) {
     int as_good = 0;
-    const Cell* best = best_of(cells, question, as_good);
+    const bool limited = question.measured != error_of && within.size() < cells.size();
+    const Cell* best = best_of(limited ? within : cells, question, as_good);
     if (!best) continue;
-    rows.push_back({rows.empty() ? point : "", question.name,
-                    row_name(*best) + (as_good ? " + " + std::to_string(as_good) : ""), error_in_short(*best),
-                    question.answer(*best)});
+    rows.push_back(
+        {rows.empty() ? point : "",
+         std::string(question.name) + (limited ? " of " + std::string(error_measure(*best).limit_text) : ""),
+         row_name(*best) + (as_good ? " + " + std::to_string(as_good) : ""), error_in_short(*best),
+         question.answer(*best)});
   }
   return rows;
 }

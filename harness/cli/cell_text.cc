@@ -36,11 +36,12 @@ bool narrow_names(std::vector<Strings>& table, size_t name_columns, size_t short
   return true;
 }
 
-// "32/8 heads of 128, 2 threads".
+// "1 of 32 layers, 32/8 heads of 128, 2 threads".
 std::string shape_of(const results::Row& row) {
-  return results::text_of(row[results::kQHeads]) + "/" + results::text_of(row[results::kKvHeads]) +
-         " heads of " + results::text_of(row[results::kHeadDim]) + ", " +
-         results::text_of(row[results::kThreads]) + (row[results::kThreads] == 1 ? " thread" : " threads");
+  return experiments::layers_text(row, ", ") + results::text_of(row[results::kQHeads]) + "/" +
+         results::text_of(row[results::kKvHeads]) + " heads of " + results::text_of(row[results::kHeadDim]) +
+         ", " + results::text_of(row[results::kThreads]) +
+         (row[results::kThreads] == 1 ? " thread" : " threads");
 }
 
 }  // namespace

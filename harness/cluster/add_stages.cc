@@ -30,10 +30,10 @@ std::optional<LayerSpecs> peer_specs_of(const std::string& text) {
   return std::nullopt;
 }
 
-// The geometry of the folder's model, whose latent rows (MLA) no column tells from others; a plain one where it cannot be read.
-config::Geometry geometry_of(const std::filesystem::path& folder) {
+// The folder's config, whose latent rows (MLA) no column tells from others; a plain one where it cannot be read.
+config::Config config_of(const std::filesystem::path& folder) {
   try {
-    return experiments::load_config((folder / "config.toml").string(), {}).geometry;
+    return experiments::load_config((folder / "config.toml").string(), {});
   } catch (const std::exception&) {
     return {};
   }
@@ -64,10 +64,35 @@ std::optional<ModelShape> shape_of(const results::Row& row, const config::Geomet
   return all;
 }
 
-void set_stages(results::Row& row, const config::Geometry& model) {
+// True for a synthetic workload with some of the model's layers; files of models and dumps have their own.
+bool measures_a_part(const config::Config& config) {
+  return config.workload.model.empty() && config.workload.dump.empty() &&
+         config.served.model_layers > config.geometry.layers;
+}
+
+// The bytes of all layers, where the closed form gives the row's own bytes without its prompts' lengths.
+void set_model(results::Row& row, const config::Config& config, ModelShape shape, const LayerSpecs& specs) {
+  row[results::kModelLayers] = config.served.model_layers;
+  if (!row[results::kBatch] || !row[results::kSeqLen] || !row[results::kBytesPredicted]) return;
+  shape.max_sequences = static_cast<int>(*row[results::kBatch]);
+  const std::vector<int64_t> lengths(static_cast<size_t>(*row[results::kBatch]), *row[results::kSeqLen]);
+  if (predicted_bytes(specs, shape, lengths) != row[results::kBytesPredicted]) return;
+  shape.layers = config.served.model_layers;
+  shape.kinds = config.served.kinds;
+  shape.linear = config.served.linear;
+  try {
+    row[results::kModelBytes] = predicted_bytes(specs, shape, lengths);
+  } catch (const std::invalid_argument&) {
+    return;  // stages that a layer of another kind does not take
+  }
+}
+
+void set_stages(results::Row& row, const config::Config& config) {
+  const config::Geometry& model = config.geometry;
   if (const auto specs = specs_of(row[results::kVariant])) {
     const auto shape = shape_of(row, model, *specs);
     measure::set_stages(row, *specs, shape ? &*shape : nullptr);
+    if (shape && measures_a_part(config)) set_model(row, config, *shape, *specs);
   } else if (const auto stored = peer_specs_of(row[results::kVariant])) {
     const auto shape = shape_of(row, model, *stored);
     measure::set_peer_codec(row, *stored, shape ? &*shape : nullptr);
@@ -95,18 +120,22 @@ bool add_stages(const std::filesystem::path& folder) {
     throw std::invalid_argument(path.string() + ": no such file, or its last line is torn (no line end)");
   const io::CsvRecord header = io::read_csv(path).header;
   results::ColumnList stages;
+  const config::Config config = config_of(folder);
+  const auto is_derived = [&](const results::AnyColumn* column) {
+    return column->is_stage ||
+           ((column == &results::kModelLayers || column == &results::kModelBytes) && measures_a_part(config));
+  };
   for (const results::AnyColumn* known : table.columns)
-    if (known->is_stage && std::ranges::count(header, known->name) == 0) stages.push_back(known);
+    if (is_derived(known) && std::ranges::count(header, known->name) == 0) stages.push_back(known);
   if (!stages.empty()) {
     const size_t column =
         static_cast<size_t>(std::ranges::find(header, std::string_view("device")) - header.begin()) + 1;
-    const config::Geometry model = geometry_of(folder);
     std::string names;
     for (const results::AnyColumn* stage : stages) names += std::string(stage->name) + ",";
     size_t at = field_at(text, 0, column), end = field_at(text, at, header.size()) + 1;
     std::string whole = text.substr(0, at) + names + text.substr(at, end - at);
     for (results::Row& row : results::read_csv(path, table)) {
-      set_stages(row, model);
+      set_stages(row, config);
       io::CsvRecord fields;
       for (const results::AnyColumn* stage : stages) fields.push_back(row.text(*stage));
       fields.emplace_back();  // the comma behind the last of them

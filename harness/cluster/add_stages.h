@@ -5,8 +5,8 @@
 
 namespace kv::cluster {
 
-// Gives cells.csv the columns that say what a variant is made of, from `variant` and the geometry's columns, and writes
-// columns.json anew. No other byte of a row changes. False if cells.csv had the columns already. Throws
+// Gives cells.csv the columns that say what a variant is made of, from `variant` and the geometry's columns, and, where a
+// run measures some of its model's layers, model_layers and model_bytes, from its config; writes columns.json anew. No other byte of a row changes. False if cells.csv had the columns already. Throws
 // std::invalid_argument for a folder whose cells.csv cannot be read or has a torn last line.
 bool add_stages(const std::filesystem::path& folder);
 

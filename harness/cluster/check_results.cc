@@ -73,13 +73,15 @@ void check_values(const std::vector<results::Row>& cells, Check& check) {
   }
 }
 
-// Computes a cell's payload, metadata and slack again; nothing for experiments that count bytes at several lengths.
-std::optional<int64_t> closed_form(const measure::SweepPoint& point, const measure::PlannedCell& cell) {
+// Computes a cell's payload, metadata and slack again, in the measured layers or all of the model's; nothing for
+// experiments that count bytes at several lengths.
+std::optional<int64_t> closed_form(const measure::SweepPoint& point, const measure::PlannedCell& cell,
+                                   ModelShape (*shape)(const measure::SweepPoint&, int)) {
   const auto first_step = experiments::experiment_of(point).first_step;
   if (cell.uncached || !first_step) return std::nullopt;
   const auto sequences = static_cast<size_t>(point.batch);
   const std::vector<int64_t> lengths(sequences, point.seq_len), prompts(sequences, first_step(point));
-  return predicted_bytes(cell.spec, measure::cache_shape(point, point.batch), lengths, prompts);
+  return predicted_bytes(cell.spec, shape(point, point.batch), lengths, prompts);
 }
 
 // The current key; earlier versions named the A/A test otherwise.
@@ -104,12 +106,16 @@ void check_sweep(const fs::path& folder, const std::vector<results::Row>& cells,
       }
       for (const results::Row* row : found->second) {
         if ((*row)[results::kStatus] != results::Status::kOk || !(*row)[results::kBytesPredicted]) continue;
-        const std::optional<int64_t> computed = closed_form(point, cell);
-        check.closed_forms += computed.has_value();
-        if (computed && *computed != *(*row)[results::kBytesPredicted])
-          check.findings.push_back("'" + cell.key + "': bytes_predicted is " +
-                                   std::to_string(*(*row)[results::kBytesPredicted]) +
-                                   ", and the closed form gives " + std::to_string(*computed));
+        for (const auto& [column, shape] : {std::pair{&results::kBytesPredicted, &measure::cache_shape},
+                                            std::pair{&results::kModelBytes, &measure::model_shape}}) {
+          const std::optional<int64_t> computed = closed_form(point, cell, shape);
+          if (!computed || !(*row)[*column]) continue;
+          ++check.closed_forms;
+          if (*computed != *(*row)[*column])
+            check.findings.push_back("'" + cell.key + "': " + std::string(column->name) + " is " +
+                                     std::to_string(*(*row)[*column]) + ", and the closed form gives " +
+                                     std::to_string(*computed));
+        }
       }
       rows.erase(found);
     }
@@ -145,6 +151,9 @@ std::vector<Time> times() {
             {kind + p50, kind + "_ci_low_us", kind + "_ci_high_us", kind == "step" ? "" : " " + kind});
     }
   }
+  if (const std::string total = "append_total"; experiments::cell_table().find(total + "_us"))
+    all.push_back(
+        {total + "_us", total + "_ci_low_us", total + "_ci_high_us", std::string(measure::kAppendTotal)});
   return all;
 }
 
@@ -226,7 +235,7 @@ void check_samples(const fs::path& folder, const std::vector<results::Row>& cell
     return;
   }
   const std::vector<results::Row> steps = experiments::timed_steps(folder);
-  if (!steps.empty() &&
+  if (!steps.empty() && benchmark["context"]["kvlab_real_time"] == measure::kRealTime &&
       measure::benchmark_json(steps, environment) != results::read_whole(folder / "benchmark.json"))
     check.findings.push_back("benchmark.json is not made of samples.csv and growth.csv");
   check_times(cells, measure::repetition_times(benchmark), check);

@@ -18,11 +18,13 @@ using results::Row;
 
 const results::Number& output_error(const Row& row) { return row[verify::metric::rel_l2.column]; }
 
-// Another engine's bytes as it reports them, marked as such.
+// Another engine's bytes as it reports them, marked as such. In parentheses those of the whole model, if a part of its
+// layers was measured.
 std::string held_text(const Row& row) {
   if (row[measure::kPeerBytesReported]) return io::human_bytes(*row[measure::kPeerBytesReported]) + " *";
   return io::human_bytes(row[results::kBytesPayload].value_or(0) + row[results::kBytesMetadata].value_or(0) +
-                         row[results::kBytesSlack].value_or(0));
+                         row[results::kBytesSlack].value_or(0)) +
+         (row[results::kModelBytes] ? " (" + io::human_bytes(*row[results::kModelBytes]) + ")" : "");
 }
 
 std::string step_text(const Row& row) {
@@ -71,6 +73,12 @@ std::string number(const results::Integer& value, const char* pattern) {
   return value ? format(pattern, static_cast<double>(*value)) : "-";
 }
 
+std::string layers_text(const Row& row, const char* end) {
+  const results::Integer &layers = row[results::kLayers], &all = row[results::kModelLayers];
+  if (!layers || !all || *layers >= *all) return "";
+  return std::to_string(*layers) + " of " + std::to_string(*all) + " layers" + end;
+}
+
 std::string percent(const std::optional<double>& share) {
   return share ? format("%.0f %%", 100 * *share) : "-";
 }
@@ -103,7 +111,7 @@ std::string verdict_text(const Row& row) {
          (row[measure::kNoise].empty() ? "" : ", noisy");
 }
 
-const TableColumn kHeldText{"held", held_text}, kStepText{"step p50, us (95 %)", step_text},
+const TableColumn kHeldText{"held (whole model)", held_text}, kStepText{"step p50, us (95 %)", step_text},
     kErrorText{"error", output_error_in_short}, kRatioText{"step / baseline", verdict_text},
     kTokenBytesText{"bytes a token",
                     [](const Row&row) { return number(row[results::kHeldBytesPerToken], "%.0f"); }},
@@ -116,8 +124,8 @@ const TableColumn kHeldText{"held", held_text}, kStepText{"step p50, us (95 %)",
 
 const std::array<TableColumn, 6> kStepTable{kHeldText,
                                             kStepText,
-                                            TableColumn{"% of read GB/s", cold_share},
                                             kErrorText,
+                                            TableColumn{"% of read GB/s", cold_share},
                                             TableColumn{"cold / baseline", cold_ratio},
                                             kRatioText};
 
@@ -139,9 +147,9 @@ Measured within(const results::Number& value, const results::Number& low, const 
   return low && high ? Measured{value, low, high} : exactly(value);
 }
 
-const ErrorMeasure kOutputError{[](const Row& row) { return exactly(output_error(row)); },
-                                output_error_in_short,
-                                [](const Row& row) { return "error " + output_error_in_short(row); }};
+const ErrorMeasure kOutputError{
+    [](const Row& row) { return exactly(output_error(row)); }, output_error_in_short,
+    [](const Row& row) { return "error " + output_error_in_short(row); }, 0.2, "error ≤ 0.2"};
 
 const ErrorMeasure kDivergenceError{
     [](const Row& row) {
@@ -151,7 +159,8 @@ const ErrorMeasure kDivergenceError{
     [](const Row& row) {
       return "KL " + with_interval(row[measure::kKlMean], row[measure::kKlMeanCiLow],
                                    row[measure::kKlMeanCiHigh], "%.2g");
-    }};
+    },
+    0.1, "KL ≤ 0.1"};
 
 const ErrorMeasure kLossError{
     [](const Row& row) {
@@ -159,6 +168,6 @@ const ErrorMeasure kLossError{
                     row[measure::kLossChangeCiHigh]);
     },
     [](const Row& row) { return number(row[measure::kLossChange], "%+.2g") + " nats"; },
-    [](const Row& row) { return loss_change(row) + " nats"; }};
+    [](const Row& row) { return loss_change(row) + " nats"; }, 0.1, "loss ≤ +0.1"};
 
 }  // namespace kv::experiments

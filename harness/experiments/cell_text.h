@@ -19,6 +19,8 @@ std::string format(const char* pattern, double value);
 std::string number(const results::Number& value, const char* pattern);
 std::string number(const results::Integer& value, const char* pattern);
 std::string percent(const std::optional<double>& share);
+// "1 of 32 layers" and `end` where a part of the model's layers was measured, else empty.
+std::string layers_text(const results::Row& row, const char* end);
 // "12.3 (11.9–12.8)"; no interval if there were too few repetitions.
 std::string with_interval(const results::Number& value, const results::Number& low,
                           const results::Number& high, const char* pattern);
@@ -55,6 +57,9 @@ struct ErrorMeasure {
   Measured (*measured)(const results::Row& row);
   std::string (*in_short)(const results::Row& row);
   std::string (*text)(const results::Row& row);
+  // The fastest and the smallest are named among cells with at most this error.
+  double limit;
+  std::string_view limit_text;
 };
 extern const ErrorMeasure kOutputError, kDivergenceError, kLossError;
 

@@ -89,7 +89,6 @@ class ReadingRun {
     const std::span<const SequenceId> ids = reading.decoder.sequences();
     cell.ids.assign(ids.begin(), ids.end());
     cell.prompt = first_reading_step(point_);
-    cell.result[measure::kPeakBytes] = cell.ledger->peak_total_bytes();
     cell.account(std::vector<int64_t>(ids.size(), passages_.length));
     cell.record_kept();
     const double tokens = static_cast<double>(passages_.sequences * passages_.length);

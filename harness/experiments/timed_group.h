@@ -56,13 +56,16 @@ int64_t shared_bytes(const measure::SweepPoint& point, int64_t fed);
 // Compares each cell with the first, if both were measured side by side; returns all rows.
 std::vector<results::Row> compared_rows(const measure::Cells& cells);
 
+// `compare`: what an experiment compares beside its steps.
 template <class Group>
 std::vector<results::Row> run_groups(const measure::SweepPoint& point, const measure::RunControl& control,
-                                     results::ResultsFolder& results) {
+                                     results::ResultsFolder& results,
+                                     void (*compare)(const measure::Cells&) = nullptr) {
   const measure::Cells cells = measure::make_cells(point);
   for (const std::vector<measure::Cell*>& group : measure::groups_of(cells)) {
     if (!Group(point, control, results).run(group)) return {};
   }
+  if (compare) compare(cells);
   return compared_rows(cells);
 }
 

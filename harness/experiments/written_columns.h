@@ -71,11 +71,9 @@ inline constexpr std::array kOfComparisons{
     ColumnGroup{results::kVerdictColumns}, ColumnGroup{measure::kRatioColumns},
     ColumnGroup{measure::kRepetitionColumns}, ColumnGroup{measure::kNoiseColumns}};
 inline constexpr std::array kOfModelRuns{ColumnGroup{measure::kModelRunColumns}};
-inline constexpr std::array kOfReadings{ColumnGroup{results::kKeptColumns},
-                                        ColumnGroup{results::kArmColumns, reads_in_chunks},
-                                        ColumnGroup{measure::kPeakColumns},
-                                        ColumnGroup{measure::kLossColumns},
-                                        ColumnGroup{measure::kChunkColumns, reads_in_chunks},
-                                        ColumnGroup{results::kVerdictColumns}};
+inline constexpr std::array kOfReadings{
+    ColumnGroup{results::kKeptColumns}, ColumnGroup{results::kArmColumns, reads_in_chunks},
+    ColumnGroup{measure::kLossColumns}, ColumnGroup{measure::kChunkColumns, reads_in_chunks},
+    ColumnGroup{results::kVerdictColumns}};
 
 }  // namespace kv::experiments

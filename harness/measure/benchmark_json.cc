@@ -15,14 +15,22 @@ std::string benchmark_json(std::span<const results::Row> steps, const nlohmann::
   using Key = std::pair<std::string, int64_t>;
   std::map<Key, std::vector<double>> times;
   std::vector<Key> order;  // order of first appearance
-  for (const results::Row& row : steps) {
-    const std::string &kind = row[kKind], &host = row[results::kHost];
-    const Key key{row[results::kCell] + (kind.empty() || kind == "step" ? "" : " " + kind) +
-                      (host.empty() ? "" : " on " + host),
+  const auto times_of = [&](const results::Row& row, const std::string& kind) -> std::vector<double>& {
+    const std::string& host = row[results::kHost];
+    const Key key{row[results::kCell] + kind + (host.empty() ? "" : " on " + host),
                   row[kRepetition].value_or(0)};
     std::vector<double>& of_key = times[key];
     if (of_key.empty()) order.push_back(key);
-    of_key.push_back(row[kStepUs].value_or(row[kAttendUs].value_or(0.0)));
+    return of_key;
+  };
+  for (const results::Row& row : steps) {
+    const std::string& kind = row[kKind];
+    times_of(row, kind.empty() || kind == "step" ? "" : " " + kind)
+        .push_back(row[kStepUs].value_or(row[kAttendUs].value_or(0.0)));
+    if (!kind.empty()) continue;
+    std::vector<double>& total = times_of(row, std::string(kAppendTotal));  // a growth run's
+    if (total.empty()) total.push_back(0.0);
+    total.front() += row[kAppendUs].value_or(0.0) + row[kViewUs].value_or(0.0);
   }
   nlohmann::json benchmarks = nlohmann::json::array();
   for (const Key& key : order) {
@@ -43,7 +51,7 @@ std::string benchmark_json(std::span<const results::Row> steps, const nlohmann::
       {"executable", "kvlab"},
       {"num_cpus", environment.contains(cores) ? environment[cores] : nlohmann::json()},
       {"library_build_type", "release"},
-      {"kvlab_real_time", "median of the repetition's steps"}};
+      {"kvlab_real_time", kRealTime}};
   return io::json_text({{"context", context}, {"benchmarks", benchmarks}}, 1) + "\n";
 }
 

@@ -5,14 +5,20 @@
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/results/row.h"
 
 namespace kv::measure {
 
+// The meaning of an entry's real_time, which the file states; and what the name of an entry for the sum has at its end.
+inline constexpr std::string_view kRealTime =
+    "median of the repetition's steps; append_total: sum of their append + view";
+inline constexpr std::string_view kAppendTotal = " append_total";
+
 // `steps`: rows of tables that have kStepUs. One entry a cell, kind and repetition; its time is the median of the
-// repetition's steps. compare.py's U test expects that.
+// repetition's steps, which compare.py's U test expects. A growth run, whose steps have no kind, has their sum besides.
 std::string benchmark_json(std::span<const results::Row> steps, const nlohmann::json& environment);
 
 // The repetitions' times in such a file, in order, by name.

@@ -133,6 +133,7 @@ std::unique_ptr<Cell> make_cell(const SweepPoint& point, const PlannedCell& plan
   const ModelShape shape = cache_shape(point, point.batch);
   cell->kinds = shape.kinds;
   cell->linear = shape.linear;
+  cell->model = model_shape(point, point.batch);
   results::Row& result = cell->result;
   result = point.axes;
   result[results::kCell] = cell->key;
@@ -144,6 +145,7 @@ std::unique_ptr<Cell> make_cell(const SweepPoint& point, const PlannedCell& plan
   result[results::kPhase] = "decode";
   result[results::kWorkload] = point.workload;
   result[results::kLayers] = shape.layers;
+  result[results::kModelLayers] = cell->model.layers;
   result[results::kQHeads] = shape.q_heads;
   result[results::kKvHeads] = shape.kv_heads;
   result[results::kHeadDim] = shape.head_dim;

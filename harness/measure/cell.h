@@ -50,6 +50,7 @@ struct Cell {
   std::string peer;               // another engine, as "ggml/q8_0": no cache; `spec` stores the same bits
   std::vector<ModelLayer> kinds;  // the model's layers; empty if all are alike
   LinearShape linear;             // the linear layers among them
+  ModelShape model;               // all layers of the model, of which a synthetic workload has some
   size_t arm = 0, group = 0;      // from the plan
   results::Row result;
   std::shared_ptr<const workload::Workload> workload;

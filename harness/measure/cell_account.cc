@@ -79,6 +79,7 @@ void Cell::account(std::span<const int64_t> lengths, std::span<const int64_t> pr
   ledger->assert_balanced();
   // Variants with read=copy slice rows that are read back. These copies are the harness's, not the step's.
   const int64_t workspace_peak = ledger->workspace().peak_bytes, copied = ledger->copied_bytes();
+  result[results::kPeakBytes] = ledger->peak_total_bytes();
   result[results::kBytesCopied] = copied - read_back_bytes_;
   const AttendWork used = attend_work(*cache, ids, *ledger);
   read_back_bytes_ += ledger->copied_bytes() - copied;
@@ -107,6 +108,11 @@ void Cell::account(std::span<const int64_t> lengths, std::span<const int64_t> pr
   result[results::kBytesDisk] = disk;
   result[results::kBytesWorkspacePeak] = workspace_peak;
   result[results::kBytesPredicted] = predicted;
+  if (model.layers > shape().layers) {
+    model.max_tokens = cache->shape().max_tokens;
+    model.max_sequences = cache->shape().max_sequences;
+    result[results::kModelBytes] = predicted_bytes(spec, model, lengths, prompts.empty() ? alike : prompts);
+  }
   const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   result[results::kHeldBytesPerToken] =
       static_cast<double>(payload + metadata + disk) / static_cast<double>(tokens);

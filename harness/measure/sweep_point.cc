@@ -35,6 +35,18 @@ ModelShape cache_shape(const SweepPoint& point, int sequences) {
           w.linear};
 }
 
+ModelShape model_shape(const SweepPoint& point, int sequences) {
+  ModelShape shape = cache_shape(point, sequences);
+  const config::Geometry& served = point.config->served;
+  const auto is_it = [&](const workload::FamilyInfo& family) { return family.name == point.workload; };
+  if (served.model_layers > shape.layers && std::ranges::any_of(workload::synthetic_families(), is_it)) {
+    shape.layers = served.model_layers;
+    shape.kinds = served.kinds;
+    shape.linear = served.linear;
+  }
+  return shape;
+}
+
 double value_count(const SweepPoint& point, double heads, double tokens) {
   const workload::WorkloadShape w = shape_of(point);
   return heads * tokens * w.head_dim * w.row_layers() * point.batch;

@@ -59,6 +59,8 @@ struct SweepPoint {
 // The workload's shape, or the served model's in an experiment without a workload.
 workload::WorkloadShape shape_of(const SweepPoint& point);
 ModelShape cache_shape(const SweepPoint& point, int sequences);
+// The same of all layers of the model, where a synthetic workload has some of them.
+ModelShape model_shape(const SweepPoint& point, int sequences);
 // Values of all heads, sequences and layers of a point. Floating point, since a config may ask for absurdly many.
 double value_count(const SweepPoint& point, double heads, double tokens);
 // Payload, metadata and slack of a variant at the point's length; approximate beyond any machine's memory.

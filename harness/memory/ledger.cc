@@ -206,7 +206,6 @@ void Ledger::reset_peaks() {
   for (Count& count : counts_) count.peak_bytes = count.current_bytes;
   disk_.peak_bytes = disk_.current_bytes;
   device_.peak_bytes = device_.current_bytes;
-  peak_total_bytes_ = allocator_bytes_;
   copied_bytes_ = 0;
 }
 

@@ -60,8 +60,9 @@ class Ledger : public Memory {
   // The tier of the payload or metadata at this address; none for workspace and for blocks not held.
   std::optional<Tier> tier_at(const std::byte* p) const;
   int64_t copied_bytes() const;
+  // Since the ledger began.
   int64_t peak_total_bytes() const;
-  // Restarts the peaks and the copy count from the bytes held now.
+  // Restarts the kinds' peaks and the copy count from the bytes held now.
   void reset_peaks();
 
   // Checks that the sum of the kinds equals the allocator's outstanding bytes. Throws std::logic_error with both

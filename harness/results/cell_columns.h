@@ -41,6 +41,9 @@ inline constexpr auto kWorkload =
 inline constexpr auto kLayers =
     IntegerColumn{"layers", "", "measured layers; bytes and times cover all of them together"}.axis(
         "{} layers");
+inline constexpr IntegerColumn kModelLayers{
+    "model_layers", "",
+    "layers of the model, of any kind; more than `layers` where a run measures a part of it"};
 inline constexpr auto kQHeads = IntegerColumn{"q_heads", "", "query heads of a layer"}.axis("{} query heads");
 inline constexpr auto kKvHeads =
     IntegerColumn{"kv_heads", "", "K and V heads of a layer"}.axis("{} KV heads").swept_by("kv_heads");
@@ -65,8 +68,8 @@ inline constexpr TextColumn kSeries{"series", "",
                                     "the variant as the config writes it: the same at every {budget}"};
 inline constexpr auto kCellColumns =
     column_list(kCell, kVariant, kDevice, kPlacement, kCodec, kRetention, kSelection, kLayerSpecs,
-                kBitsPerValue, kExperiment, kPhase, kWorkload, kLayers, kQHeads, kKvHeads, kHeadDim, kThreads,
-                kBatch, kSeqLen, kStatus, kReason, kKernel, kHost, kSeries);
+                kBitsPerValue, kExperiment, kPhase, kWorkload, kLayers, kModelLayers, kQHeads, kKvHeads,
+                kHeadDim, kThreads, kBatch, kSeqLen, kStatus, kReason, kKernel, kHost, kSeries);
 
 inline constexpr IntegerColumn kBytesPayload{"bytes_payload", "bytes", "encoded K and V of kept tokens"};
 inline constexpr IntegerColumn kBytesMetadata{"bytes_metadata", "bytes",
@@ -81,6 +84,13 @@ inline constexpr IntegerColumn kBytesCopied{
     "decode: bytes moved by growth and slicing in `steps` steps; growth: in all steps"};
 inline constexpr IntegerColumn kBytesPredicted{"bytes_predicted", "bytes",
                                                "closed form of payload + metadata + slack"};
+inline constexpr IntegerColumn kModelBytes{
+    "model_bytes", "bytes",
+    "closed form of payload + metadata + slack of all model_layers; empty where all of them were measured"};
+inline constexpr IntegerColumn kPeakBytes{
+    "peak_bytes", "bytes",
+    "most bytes in memory at once since the cache was empty, all kinds together: what growing holds twice "
+    "and workspace included"};
 inline constexpr IntegerColumn kBytesDevicePeak{
     "bytes_device_peak", "bytes", "peak of GPU memory held during the steps, all kinds; 0 on the CPU"};
 inline constexpr IntegerColumn kRssPeakBytes{"rss_peak_bytes", "bytes",
@@ -98,9 +108,9 @@ inline constexpr IntegerColumn kKeepsAll{
     "keeps_all", "",
     "1: the retention's budget is not below the sequence, so nothing was evicted; 0: tokens were evicted; "
     "empty: the retention keeps all by design"};
-inline constexpr auto kByteColumns =
-    column_list(kBytesPayload, kBytesMetadata, kBytesSlack, kBytesWorkspacePeak, kBytesCopied,
-                kBytesPredicted, kBytesDevicePeak, kRssPeakBytes, kBytesDisk, kBytesRead, kHeldBytesPerToken);
+inline constexpr auto kByteColumns = column_list(
+    kBytesPayload, kBytesMetadata, kBytesSlack, kBytesWorkspacePeak, kBytesCopied, kBytesPredicted,
+    kModelBytes, kPeakBytes, kBytesDevicePeak, kRssPeakBytes, kBytesDisk, kBytesRead, kHeldBytesPerToken);
 
 inline constexpr IntegerColumn kKeptTokens{
     "kept_tokens", "tokens", "tokens that a sequence keeps at the end, the mean over layers and KV heads"};

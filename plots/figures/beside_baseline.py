@@ -13,7 +13,7 @@ from messages import titled
 from prepare import NoData, with_absent, with_panel
 from style import INK, QUIET, bytes_text
 
-VERDICTS = {"better": "#0072B2", "worse": "#D55E00", "not told apart": "#8a93a0"}
+VERDICTS = {"better": "#0072B2", "worse": "#D55E00", "statistically tied": "#8a93a0"}
 BY_HEAD = ("ada", "duo")  # retentions whose heads keep different numbers of tokens
 SAME_BYTES = 0.03  # of the baseline's, on either side
 
@@ -71,7 +71,7 @@ def compared_rows(cells: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(
         text("loss_change", "{:+.2g}".format),
         interval("loss_change_ci_low", "loss_change_ci_high", "{:+.2g}".format),
-        told=pl.when(pl.col("verdict").is_in(["better", "worse"])).then("verdict").otherwise(pl.lit("not told apart")),
+        told=pl.when(pl.col("verdict").is_in(["better", "worse"])).then("verdict").otherwise(pl.lit("statistically tied")),
         budgeted=text_of("retention", name_of).is_in(BY_HEAD) | (pl.col("layer_specs").fill_null("") != ""),
         beside=pl.format("{} · KL {}", text_of("held_bytes_per_token", bytes_text), text_of("kl_mean", "{:.2g}".format)),
         panel=pl.when(pl.col("panel") == "").then("experiment").otherwise("panel"),
@@ -116,5 +116,5 @@ def of_task(rows: pl.DataFrame) -> str:
             for extreme, at, more in ((ahead, 0, "less"), (behind, -1, "more")) if extreme.height
             for row in (extreme.row(at, named=True),)]  # fmt: skip
     unclear = rows.height - ahead.height - behind.height
-    count = f"{'none' if unclear == rows.height else rows.height - unclear} of {rows.height} can be told apart"
+    count = f"{'all' if unclear == rows.height else unclear} of {rows.height} statistically tied"
     return ", ".join([*said, count])

@@ -96,7 +96,7 @@ def on_the_front(rows: pl.DataFrame, baseline: str) -> dict[float, str]:
         workloads = of["panel"].n_unique()
         where = f"the Pareto front{f' of all {workloads} workloads' if workloads > 1 else ''} at {length[0]:,.0f} tokens"
         none = f"None of {of['spec'].n_unique()} variants is on {where}"
-        some = f"On {where}, or not told apart from it: {', '.join(names[:MOST_NAMED])}{f' and {len(names) - MOST_NAMED} more' * (len(names) > MOST_NAMED)}"
+        some = f"On {where}, or statistically tied with it: {', '.join(names[:MOST_NAMED])}{f' and {len(names) - MOST_NAMED} more' * (len(names) > MOST_NAMED)}"
         found[length[0]] = some if names else none
     return found
 

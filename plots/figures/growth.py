@@ -7,14 +7,16 @@ import polars as pl
 from figures.figure import Tables, figure
 from families import deciding_stage, short
 from marks import click_focus, doublings, in_families, in_focus, interval, line_and_points, panels, text, tips
-from messages import times, titled
+from messages import span, times, titled
 from known import dimensions
-from prepare import NoData, with_panel
+from prepare import NoData, with_absent, with_panel
 from style import length_axis, log_axis, microseconds_text
 
 MAX_POINTS = 2_400  # of all lines together: what a browser draws at once; the maxima always survive
 FAR_ABOVE = 2  # times the median of its neighbours: a step that reallocates is so in every repetition
 NEIGHBOURS = 9
+RATIO = ["append_total_ratio_p50", "append_total_ratio_ci_low", "append_total_ratio_ci_high"]
+MOST_SAID = 3  # variants in a title
 
 
 @figure(
@@ -124,52 +126,68 @@ def slowest_reallocation(steps: pl.DataFrame) -> str | None:
 @figure(
     "growth_total",
     "Total time of appends in a growth run",
-    "Lower is better. Time spent on append and view, without attention, until the cache had this length; "
-    "median of the repetitions. Twice the time for twice the length is linear, four times is quadratic.",
+    "Lower is better. Time of all appends and views from an empty cache to this length, without attention; copies made by "
+    "growing are a part of it. Median of the repetitions with its 95 % interval. Twice the time for twice the length is linear, "
+    "four times is quadratic.",
 )
 def growth_total(tables: Tables):
-    rows = growth_totals(longest_growth(tables.growth, tables.cells)).with_columns(
-        text("total_us", microseconds_text), interval("low_us", "high_us", microseconds_text)
-    )
+    rows = growth_totals(tables.cells).with_columns(text("append_total_us", microseconds_text))
     message = against_baseline(rows, tables.style.baseline)
     style = tables.style.showing(rows["variant"])
-    axis = log_axis(alt.Y, "total_us", "append and view, summed [µs]", rows["total_us"])
-    rows = in_families(rows, style, "length", "total_us", axis)
+    ends = "append_total_ci_low_us", "append_total_ci_high_us"
+    axis = log_axis(alt.Y, "append_total_us", "append and view, summed [µs]", pl.concat([rows[end] for end in ends]))
+    rows = in_families(rows, style, "seq_len", "append_total_us", axis)
     base = alt.Chart().encode(
-        length_axis("length", "cache length [tokens]", rows["length"]),
+        length_axis("seq_len", "cache length [tokens]", rows["seq_len"]),
         axis,
-        tooltip=tips(length=False, tokens="length", summed="total_us_text", repetitions="interval"),
+        tooltip=tips(summed="append_total_us_text", interval_95="interval", over_the_baseline="over"),
     )
-    return titled(panels(alt.layer(*line_and_points(base, style, "length")), rows), message)
+    bar = base.transform_filter("!datum.reference").encode(alt.Y(f"{ends[0]}:Q"), alt.Y2(f"{ends[1]}:Q")).mark_rule(strokeWidth=1.5)
+    layers = [bar.encode(style.colour(), opacity=in_focus()), *line_and_points(base, style, "seq_len")]
+    return titled(panels(alt.layer(*layers), rows), message)
 
 
-def against_baseline(totals: pl.DataFrame, baseline: str | None) -> str | None:
-    """The variant whose appends cost most beside the baseline's, where the ranges of the repetitions do not overlap; and
-    the length at which they begin to cost twice as much."""
-    own = totals.filter(pl.col("variant") == (baseline or ""))
-    both = totals.join(own, on=["panel", "length"], suffix="_base").with_columns(
-        ratio=pl.col("total_us") / pl.col("total_us_base")
-    )
-    apart = both.filter(pl.col("low_us") > pl.col("high_us_base"), pl.col("variant") != (baseline or ""))
-    if apart.is_empty():
-        return None
-    placed = apart.filter(pl.col("variant").map_elements(
+def growth_totals(cells: pl.DataFrame) -> pl.DataFrame:
+    """The growth cells in panels, with `interval` and `over`, the time over the baseline's, as tooltips have them."""
+    rows = cells.filter(pl.col("experiment") == "growth")
+    if rows.is_empty():
+        raise NoData("no growth experiment was run")
+    columns = ["append_total_us", "append_total_ci_low_us", "append_total_ci_high_us"]
+    if "append_total_us" not in rows.columns or rows["append_total_us"].is_null().all():
+        raise NoData("cells.csv lacks append_total_us: an earlier version wrote it")
+    rows = with_absent(with_panel(rows.filter(pl.col("append_total_us") > 0)), [*columns, *RATIO])
+    middle = pl.col("append_total_us")
+    return rows.with_columns(interval(*columns[1:], microseconds_text), pl.coalesce(columns[1], middle).alias(columns[1]),
+                             pl.coalesce(columns[2], middle).alias(columns[2]), over=pl.struct(RATIO).map_elements(over, return_dtype=pl.String))  # fmt: skip
+
+
+def over(ratio: dict[str, float | None]) -> str:
+    value, low, high = ratio.values()
+    return "–" if value is None else times(value) + span(low, high)
+
+
+def against_baseline(rows: pl.DataFrame, baseline: str | None) -> str | None:
+    """At the longest length: whose appends take a time that differs from the baseline's, the longest first, and whose do not."""
+    longest = rows.filter(pl.col("seq_len") == pl.col("seq_len").max(), pl.col("panel") == pl.col("panel").first())
+    compared = longest.filter(pl.col("append_total_ratio_ci_low").is_not_null()).sort("append_total_ratio_p50", descending=True)
+    placed = compared.filter(pl.col("variant").map_elements(
         lambda name: deciding_stage(name, baseline) == "placement", return_dtype=pl.Boolean))  # fmt: skip
-    apart = apart if placed.is_empty() else placed  # growing is what placements differ in
-    worst = apart.filter(pl.col("length") == pl.col("length").max()).sort("ratio").row(-1, named=True)
-    twice = apart.filter(pl.col("variant") == worst["variant"], pl.col("ratio") >= 2)["length"].min()
-    since = f", and twice from {twice:,.0f} tokens on" if twice and twice < worst["length"] else ""
-    return (
-        f"Append and view of {short(worst['variant'])} cost {times(worst['ratio'])} those of {short(baseline)} "
-        f"by {worst['length']:,.0f} tokens{since}"
-    )
+    compared = compared if placed.is_empty() else placed  # growing is what placements differ in
+    if compared.is_empty():
+        return None
+    apart = (pl.col("append_total_ratio_ci_low") > 1) | (pl.col("append_total_ratio_ci_high") < 1)
+    said = [f"{short(name)} {over(dict(zip(RATIO, ratio)))}" for name, *ratio in compared.filter(apart).head(MOST_SAID).select("variant", *RATIO).rows()]
+    tied = [short(name) for name in compared.filter(~apart)["variant"]]
+    said += [f"{', '.join(tied)} statistically tied with it"] if tied else []
+    return f"Time of all {longest['seq_len'][0]:,.0f} appends over that of {short(baseline)}: {', '.join(said)}"
 
 
 def longest_growth(growth: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
     """The steps of the longest run of each variant (shorter ones are its beginnings), in panels; adds `length`, the
     rows in the cache after the step."""
     if growth.is_empty():
-        raise NoData("no growth experiment was run")
+        was_run = (cells["experiment"] == "growth").any()
+        raise NoData("growth.csv, which has every step, is not in the folder" if was_run else "no growth experiment was run")
     # `variant` comes with the cell, so that the steps of an A/A test, whose cell is not drawn, drop out with it.
     rows = growth.filter(pl.col("step_us") > 0).drop("variant").join(cells, on=["run", "cell"])
     if rows.is_empty():
@@ -178,20 +196,6 @@ def longest_growth(growth: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
     first = min(longest["token"].min(), 1)  # whether the file counts tokens from 0 or from 1
     rows = with_panel(longest).with_columns(length=pl.col("token") - first + 1)
     return rows.sort("length", maintain_order=True)  # within a length the panels keep their order
-
-
-def growth_totals(steps: pl.DataFrame) -> pl.DataFrame:
-    """What a run has spent on append and view, without attention, when it reaches 1, 2, 4, … rows: `total_us`,
-    the median of the repetitions, between `low_us` and `high_us`."""
-    step = pl.col("append_us") + pl.col("view_us").fill_null(0)
-    spent = step.cum_sum().over("panel", "variant", "repetition")
-    reached = steps.with_columns(spent=spent).filter(at_lengths(1 << power for power in range(40)))
-    totals = reached.group_by("panel", "variant", "length", maintain_order=True).agg(
-        total_us=pl.col("spent").median(), low_us=pl.col("spent").min(), high_us=pl.col("spent").max()
-    )
-    if totals.filter(pl.col("total_us") > 0).is_empty():
-        raise NoData("growth.csv has no append_us")
-    return totals.filter(pl.col("total_us") > 0)
 
 
 def thin(rows: pl.DataFrame, most: int) -> pl.DataFrame:
@@ -205,6 +209,3 @@ def thin(rows: pl.DataFrame, most: int) -> pl.DataFrame:
     extremes = (pl.col("step_us").arg_max(), pl.col("step_us").arg_min())
     return rows.filter(pl.any_horizontal((pl.int_range(pl.len()) == end).over(keys) for end in extremes))
 
-
-def at_lengths(lengths) -> pl.Expr:
-    return pl.col("length").is_in(pl.Series(lengths, dtype=pl.Float64).implode())

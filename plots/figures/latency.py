@@ -16,8 +16,8 @@ VERDICTS = {"faster": "#0072B2", "slower": "#D55E00", "ambiguous": "#8a93a0"}
 @figure(
     "latency",
     "Step latency against sequence length",
-    "Lower is better. Median time of a step with its 95 % interval; where intervals overlap, "
-    "this run does not show which variant is faster. A ring marks times that something else on the machine disturbed.",
+    "Lower is better. Median time of a step with its 95 % interval, in a growth run over all of its steps. Ratios "
+    "to the baseline decide which variant is faster, not these intervals. A ring marks times that something else on the machine disturbed.",
 )
 def latency(tables: Tables):
     rows = drawable(tables.common, "step_p50_us", "seq_len")
@@ -66,7 +66,7 @@ def longest_message(rows: pl.DataFrame) -> str | None:
     "Step time over the baseline's",
     "Further left is faster; the line at 1 is the baseline. A row is a variant with the 95 % interval of its ratio, blue "
     "or orange where the interval shows a difference and grey where it contains 1. Beside it: the bytes that a sequence "
-    "holds at its peak, and the relative L2 error of the output.",
+    "holds, and the relative L2 error of the output.",
     at_one_length=True,
 )
 def ratio(tables: Tables):
@@ -77,7 +77,7 @@ def ratio(tables: Tables):
     rows = with_panel(rows).with_columns(
         text("ratio_p50", "{:.3f}×".format),
         interval("ratio_ci_low", "ratio_ci_high", "{:.3f}".format),
-        sequence=pl.col("bytes_peak") / pl.col("batch"),
+        sequence=pl.col("bytes_held") / pl.col("batch"),
     )
     beside = (pl.col("sequence").map_elements(bytes_text, return_dtype=pl.String),
               pl.col("err_rel_l2").map_elements("error {:.1e}".format, return_dtype=pl.String))  # fmt: skip

@@ -8,10 +8,11 @@ from figures.figure import Tables, figure
 from marks import in_families, in_focus, legend_focus, length_choice, line_and_points, panels, scale, text, tips
 from messages import at_each_length, times, titled
 from families import short
-from prepare import drawable, with_panel
+from prepare import drawable, layers_said, with_panel
 from style import KINDS, QUIET, binary_unit, bytes_axis, bytes_text, length_axis
 
 COLUMNS = ("bytes_payload", "bytes_metadata", "bytes_workspace_peak", "bytes_slack")  # in the order of KINDS
+TIED = 1.005  # times the fewest bytes, within which a title names none alone
 # What memory does not depend on: a panel for each of these only where the bytes differ after all.
 SAME_OVER = ("workload", "experiment", "phase", "threads")
 
@@ -19,8 +20,8 @@ SAME_OVER = ("workload", "experiment", "phase", "threads")
 @figure(
     "memory",
     "Memory against sequence length",
-    "Lower is better. Everything that the cache held at its peak: payload, metadata, slack and workspace. "
-    "Parallel lines differ by a constant factor; a flat line is a cache of bounded size, which evicts tokens.",
+    "Lower is better. The most that was in memory at once while the cache was filled and read: payload, metadata, slack, "
+    "workspace, and what growing holds twice. Folders of earlier versions have what a step holds instead. Parallel lines differ by a constant factor; a flat line is a cache of bounded size, which evicts tokens.",
 )
 def memory(tables: Tables):
     rows = drawable(tables.common, "bytes_peak", "seq_len")
@@ -28,48 +29,62 @@ def memory(tables: Tables):
         text("bytes_peak", bytes_text),
         text("bytes_predicted", bytes_text),
         text("memory_vs_f32", "{:.3f}×".format),
+        text("model_bytes", bytes_text),
     )
     longest = rows.filter(pl.col("seq_len") == pl.col("seq_len").max())
-    message = f"{least(longest, tables.style.baseline)} at {longest['seq_len'][0]:,.0f} tokens"
+    message = f"{least(longest, tables.style.baseline, 'bytes_peak')} at {longest['seq_len'][0]:,.0f} tokens"
     style = tables.style.showing(rows["variant"])
-    axis = bytes_axis("bytes_peak", "peak memory, all layers", rows["bytes_peak"])
+    axis = bytes_axis("bytes_peak", peak_said(rows), rows["bytes_peak"])
     rows = in_families(rows, style, "seq_len", "bytes_peak", axis)
     base = alt.Chart().encode(
         length_axis("seq_len", "sequence length [tokens]", rows["seq_len"]),
         axis,
         tooltip=tips(
-            memory="bytes_peak_text", predicted="bytes_predicted_text", versus_f32="memory_vs_f32_text"
-        ),
+            memory="bytes_peak_text", predicted="bytes_predicted_text", versus_f32="memory_vs_f32_text",
+            whole_model_holds="model_bytes_text",
+        ),  # fmt: skip
     )
     return titled(panels(alt.layer(*line_and_points(base, style, "seq_len")), rows), message)
 
 
-def least(rows: pl.DataFrame, baseline: str | None) -> str:
-    """Which of the rows, all of one length, holds the fewest bytes, and how few."""
-    smallest = rows.sort("bytes_peak").row(0, named=True)
+def peak_said(rows: pl.DataFrame) -> str:
+    quantity = "peak memory" if rows["peak_is_measured"].all() else "memory that a step holds"
+    return f"{quantity}, {layers_said(rows)}"
+
+
+def least(rows: pl.DataFrame, baseline: str | None, column: str) -> str:
+    """Which of the rows, all of one length, have the fewest bytes, how few, and what the whole model holds with them."""
+    holds = "peaks lowest" if column == "bytes_peak" and rows["peak_is_measured"].all() else "holds the least"
+    rows = rows.sort(column)
+    smallest = rows.row(0, named=True)
+    tied = rows.filter(pl.col(column) <= TIED * smallest[column], pl.col("panel") == smallest["panel"])
+    layers = layers_said(rows.filter(pl.col("variant") == smallest["variant"]))
+    amount = f"{bytes_text(smallest[column])} in {layers}"
+    amount += f" ({bytes_text(smallest['model_bytes'])} in the whole model)" if smallest["model_bytes"] else ""
     same = rows.filter(pl.col("variant") == (baseline or ""), pl.col("panel") == smallest["panel"])
-    said = f"{short(smallest['variant'])} holds the least, {bytes_text(smallest['bytes_peak'])}"
-    if same.is_empty():
-        return said
-    if smallest["bytes_peak"] > 0.995 * same["bytes_peak"][0]:
-        return f"No variant holds less than {short(baseline)}, {bytes_text(same['bytes_peak'][0])},"
-    return f"{said} or {times(smallest['bytes_peak'] / same['bytes_peak'][0])} what {short(baseline)} holds,"
+    if baseline in set(tied["variant"]):
+        return f"No variant {holds.replace('the least', 'less').replace('lowest', 'lower')} than {short(baseline)}, {amount},"
+    others = f" and {tied.height - 1} other{'s' * (tied.height > 2)}" if tied.height > 1 else ""
+    plural = holds.replace("s ", " ", 1) if others else holds
+    beside = "" if same.is_empty() else f" or {times(smallest[column] / same[column][0])} that of {short(baseline)}"
+    return f"{short(smallest['variant'])}{others} {plural}, {amount}{beside},"
 
 
 @figure(
     "bytes",
     "Bytes by kind",
     "Shorter is better. Payload is encoded K and V; metadata is scales, zero points, tables and scores; slack is "
-    "reserved and unused; workspace is the scratch memory of a step.",
+    "reserved and unused; workspace is the scratch memory of a step. The title counts what is held, workspace left out.",
     at_one_length=True,
 )
 def bytes_by_kind(tables: Tables):
     rows = drawable(tables.common, "bytes_payload", "seq_len", "batch")
     rows = with_panel(rows, SAME_OVER, COLUMNS)
-    unit, size = binary_unit(rows["bytes_per_token"].max())
+    per_token = pl.sum_horizontal(pl.col(COLUMNS).fill_null(0)) / (pl.col("batch") * pl.col("seq_len"))
+    unit, size = binary_unit(rows.select(per_token).to_series().max())
     stacked = pl.concat(
         rows.select(
-            "variant", "panel", "seq_len", "bytes_per_token", kind=pl.lit(kind), order=pl.lit(order),
+            "variant", "panel", "seq_len", kind=pl.lit(kind), order=pl.lit(order),
             bytes=pl.col(column), per_token=pl.col(column) / (pl.col("batch") * pl.col("seq_len") * size),
         )
         for order, (kind, column) in enumerate(zip(KINDS, COLUMNS))
@@ -82,7 +97,7 @@ def bytes_by_kind(tables: Tables):
         alt.Y("variant:N", sort=variants, axis=alt.Axis(title=None, labelFontSize=11)),
         alt.X(
             "sum(per_token):Q",
-            axis=alt.Axis(title=f"bytes per cached token, all layers [{unit}]", tickCount=6),
+            axis=alt.Axis(title=f"bytes per cached token, {layers_said(rows)} [{unit}]", tickCount=6),
         ),
         alt.Color("kind:N", scale=scale(KINDS), legend=alt.Legend(title="kind")),
         alt.Order("order:Q"),
@@ -90,5 +105,5 @@ def bytes_by_kind(tables: Tables):
         tooltip=tips(kind="kind", bytes="bytes_text"),
     )
     height = max(60, 22 * len(variants))
-    message = at_each_length(rows, lambda at: least(at, tables.style.baseline))
+    message = at_each_length(rows, lambda at: least(at, tables.style.baseline, "bytes_held"))
     return titled(panels(chart.add_params(legend_focus("kind")), stacked, height=height, choice=choice), message)

@@ -6,7 +6,8 @@ import altair as alt
 import polars as pl
 from families import VariantStyle, short, swept_parameter
 from figures.figure import Tables, figure
-from figures.growth import growth_totals, longest_growth
+from figures.growth import growth_totals
+from figures.memory import peak_said
 from marks import in_families, in_focus, interval, length_choice, line_and_points, panels, text, tips
 from messages import at_each_length, titled
 from prepare import NoData, drawable, with_panel
@@ -35,20 +36,18 @@ def parameter_time(tables: Tables):
 def parameter_memory(tables: Tables):
     rows = drawable(tables.common, "bytes_peak", "seq_len")
     rows = with_panel(rows).with_columns(text("bytes_peak", bytes_text), interval=pl.lit("–"))
-    axis = bytes_axis("bytes_peak", "peak memory, all layers", rows["bytes_peak"])
+    axis = bytes_axis("bytes_peak", peak_said(rows), rows["bytes_peak"])
     return against_parameter(rows, tables.style.baseline, axis, "bytes_peak")
 
 
 @figure("parameter_growth", "Total time of appends in a growth run against a parameter of the variants",
         f"Lower is better. Append and view, without attention, until the cache was full; median of the repetitions. {HOW} "
-        "Bars are the range of the repetitions.", at_one_length=True)  # fmt: skip
+        "Bars are 95 % intervals.", at_one_length=True)  # fmt: skip
 def parameter_growth(tables: Tables):
-    rows = growth_totals(longest_growth(tables.growth, tables.cells)).rename({"length": "tokens"})
-    rows = rows.filter(pl.col("tokens") == pl.col("tokens").max()).with_columns(
-        text("total_us", microseconds_text), interval("low_us", "high_us", microseconds_text), seq_len=pl.col("tokens")
-    )
-    axis = log_axis(alt.Y, "total_us", "append and view, summed [µs]", pl.concat([rows["low_us"], rows["high_us"]]))
-    return against_parameter(rows, tables.style.baseline, axis, "total_us", ("low_us", "high_us"))
+    rows = growth_totals(tables.cells).with_columns(text("append_total_us", microseconds_text))
+    ends = "append_total_ci_low_us", "append_total_ci_high_us"
+    axis = log_axis(alt.Y, "append_total_us", "append and view, summed [µs]", pl.concat([rows[end] for end in ends]))
+    return against_parameter(rows, tables.style.baseline, axis, "append_total_us", ends)
 
 
 def against_parameter(

@@ -8,14 +8,14 @@ from figures.figure import Tables, figure
 from labels import with_point_labels
 from marks import click_focus, in_focus, length_choice, panel_height, panel_width, panels, point_names, room_below, text, tips
 from messages import at_each_length, titled
-from prepare import drawable, with_dominated, with_front, with_panel
+from prepare import drawable, layers_said, with_dominated, with_front, with_panel
 from style import QUIET, bytes_text, log_axis, microseconds_text
 
 
 @figure(
     "pareto",
     "Error against memory",
-    "Towards the lower left is better; the dashed line is the Pareto front: no variant measured has both less memory "
+    "Towards the lower left is better; the dashed line is the Pareto front: no variant measured has both fewer bytes held "
     "and a smaller error. Fill shows the time of a step (darker is slower), outline and shape the variant. A faint "
     "variant is dominated: another one is faster, by intervals that do not overlap, and neither larger nor less exact; "
     "its name is in its tooltip. Errors below 1e-9 are drawn at 1e-9.",
@@ -34,7 +34,7 @@ def pareto(tables: Tables):
     choice = length_choice(rows["seq_len"])
     style = tables.style.showing(rows["variant"])
     axes = (
-        log_axis(alt.X, "per_token", "memory per cached token, all layers [KiB]", room_below(rows["per_token"])),
+        log_axis(alt.X, "per_token", f"bytes held per token, {layers_said(rows)} [KiB]", room_below(rows["per_token"])),
         log_axis(alt.Y, "error", "relative L2 error of the output", room_below(rows["error"]), "~e"),
     )
     size = panel_width(rows), panel_height(rows)
@@ -54,7 +54,7 @@ def pareto(tables: Tables):
         style.shape(),
         alt.Size("size:Q", scale=None),
         opacity=in_focus(),
-        tooltip=tips(memory="bytes_per_token_text", error="err_rel_l2_text", step="step_p50_us_text"),
+        tooltip=tips(bytes_held="bytes_per_token_text", error="err_rel_l2_text", step="step_p50_us_text"),
     )
     layers = [line.encode(order="per_token:Q"), points.add_params(click_focus()), point_names(base)]
     return titled(panels(alt.layer(*layers), rows, choice=choice), at_each_length(rows, count_of_dominated))

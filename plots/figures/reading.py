@@ -61,7 +61,7 @@ def quality_read(tables: Tables):
 
 def reading_rows(cells: pl.DataFrame) -> pl.DataFrame:
     """The cells of texts and of recall, a panel each; adds `per_token`, the KiB that a step reads, `error`, the front of
-    the two, `alike`: not told apart from the full cache, and `part`: whether rows are dropped or unread."""
+    the two, `alike`: statistically tied with the full cache, and `part`: whether rows are dropped or unread."""
     cells = with_absent(cells, ["bytes_read", "loss_change", "distance"])
     rows = cells.filter(pl.col("experiment").is_in(["quality", "recall"]), pl.col("bytes_read") > 0)
     rows = rows.filter(pl.col("loss_change").is_not_null(), versus_full())

@@ -133,7 +133,7 @@ def fastest_and_slowest(rows: pl.DataFrame) -> str | None:
     """The smallest and the largest ratio whose interval does not contain 1."""
     apart = rows.filter((pl.col("ratio_low") > 1) | (pl.col("ratio_high") < 1)).sort("ratio", "variant")
     if apart.is_empty():
-        return "No variant can be told apart from the baseline" if rows.height else None
+        return "All variants are statistically tied with the baseline" if rows.height else None
     said = [f"{short(row['variant'])} {times(row['ratio'])} ({row['panel']}, {row['column']})"
             for row in (apart.row(0, named=True), apart.row(-1, named=True))]  # fmt: skip
     return f"Times over the baseline's go from {said[0]} to {said[1]}"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from claims import VERDICTS, published
 from page import nested
+from ranking import LIMITS
 from style import bytes_text
 from templating import file, render
 from vega import javascript
@@ -71,7 +72,7 @@ def grouped(rows: list[Record], name_of) -> dict[str, list[Record]]:
 
 def write_cells_page(out: Path, kind: str, name: str, rows: list[Record], described: list[dict]) -> None:
     folders = {record.row[0]: described[record.row[0]] for record in rows}
-    data = {"kind": kind, "name": name, "columns": COLUMNS, "rows": [record.row for record in rows], "folders": folders}
+    data = {"kind": kind, "name": name, "columns": COLUMNS, "limits": LIMITS, "rows": [record.row for record in rows], "folders": folders}
     at = f"{kind}s/{slug(name)}"
     write_script(out / "data" / f"{at.replace('/', '-')}.js", "page", data)
     facts = machine_facts(rows[0].folder.run.env) if kind == "machine" else []

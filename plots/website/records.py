@@ -14,7 +14,7 @@ from website.collect import Folder, slug
 # Columns of cells.csv that a page has of a cell; the last four of COLUMNS are derived here.
 TEXTS = "experiment workload variant status reason verdict versus noise arm lengths kernel".split()
 NUMBERS = """
-    seq_len batch layers q_heads kv_heads head_dim threads distance temperature step_p50_us step_ci_low_us step_ci_high_us
+    seq_len batch layers model_layers model_bytes q_heads kv_heads head_dim threads distance temperature step_p50_us step_ci_low_us step_ci_high_us
     prefill_p50_us prefill_ci_low_us prefill_ci_high_us ratio_p50 ratio_ci_low ratio_ci_high bytes_per_token err_rel_l2 kl_mean
     loss_change top1_agreement keeps_all
 """.split()

@@ -70,12 +70,12 @@ CALLED = {
 def check_loss_baseline(spec, files):
     """A panel a task, without the baseline itself; what is ambiguous is grey."""
     rows = [row for row in files.of("quality", "recall") if row["versus"] and row["verdict"] != "baseline"]
-    told = lambda row: row["verdict"] if row["verdict"] != "ambiguous" else "not told apart"
+    told = lambda row: row["verdict"] if row["verdict"] != "ambiguous" else "statistically tied"
     name = lambda row: CALLED[row["variant"]]
     assert title(spec, "x") == "loss less the baseline's [nats]"
     assert drawn(spec, "point", "y", "x", "color") == points((name(row), row["loss_change"], told(row)) for row in rows)
     ends = points((name(row), row["loss_change_ci_low"], row["loss_change_ci_high"], told(row)) for row in rows)
-    assert drawn(spec, "rule", "y", "x", "x2", "color") == ends and {told(row) for row in rows} == {"better", "worse", "not told apart"}
+    assert drawn(spec, "rule", "y", "x", "x2", "color") == ends and {told(row) for row in rows} == {"better", "worse", "statistically tied"}
     beside = points((name(row), f"{row['held_bytes_per_token']:.0f} B · KL {row['kl_mean']:.2g}") for row in rows)
     assert drawn(spec, "text", "y", "text") == beside
     panels = {"quality": "1,024 tokens of text", "recall": "recall 300 tokens back"}

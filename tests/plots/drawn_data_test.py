@@ -30,9 +30,8 @@ FLOOR = 1e-9  # smaller errors are drawn there, as the charts say
 
 
 def check_memory(spec, files):
-    want = points((row["variant"], row["seq_len"], held(row, "bytes_workspace_peak")) for row in files.common()
-                  if row["bytes_payload"])  # fmt: skip
-    assert title(spec, "y") == "peak memory, all layers"
+    want = points((row["variant"], row["seq_len"], row["peak_bytes"]) for row in files.common() if row["bytes_payload"])
+    assert title(spec, "y") == "peak memory, 2 layers of 32"
     for mark in ("line", "point"):
         assert set(drawn(spec, mark, "color", "x", "y")) == set(want)  # once where workloads and experiments agree
 
@@ -87,28 +86,31 @@ def check_parameter_time(spec, files):
 
 def check_parameter_memory(spec, files):
     for mark in ("line", "point"):
-        want = points((line, block, held(row, "bytes_workspace_peak")) for line, block, row in swept(files.common()))
+        want = points((line, block, row["peak_bytes"]) for line, block, row in swept(files.common()))
         assert drawn(spec, mark, "color", "x", "y") == want
-    level = {(held(row, "bytes_workspace_peak"),) for row in files.common() if row["variant"] == BASELINE}
+    level = {(row["peak_bytes"],) for row in files.common() if row["variant"] == BASELINE}
     assert set(drawn(spec, "rule", "y")) == level
 
 
+def totals(row):
+    return row["append_total_us"], row["append_total_ci_low_us"], row["append_total_ci_high_us"]
+
+
 def check_parameter_growth(spec, files):
-    spent = defaultdict(lambda: defaultdict(float))
-    for cell, row in files.growth:
-        spent[cell["variant"]][row["repetition"]] += row["append_us"] + row["view_us"]
-    lines = [(line, block, spent[row["variant"]].values()) for line, block, row in swept([{"variant": name} for name in spent])]
-    assert len(lines) == 6
+    lines = [(line, block, totals(row)) for line, block, row in swept(files.of("growth"))]
+    assert len(lines) == 12
     for mark in ("line", "point"):
-        assert drawn(spec, mark, "color", "x", "y") == points((*line, median(sums)) for *line, sums in lines)
-    assert drawn(spec, "rule", "color", "x", "y", "y2") == points((*line, min(sums), max(sums)) for *line, sums in lines)
-    assert set(points([(median(spent[BASELINE].values()),)])) <= set(drawn(spec, "rule", "y"))
+        assert drawn(spec, mark, "color", "x", "y") == points((*line, total) for *line, (total, *_) in lines)
+    assert drawn(spec, "rule", "color", "x", "y", "y2") == points((*line, *ends) for *line, (_, *ends) in lines)
+    level = {(row["append_total_us"],) for row in files.of("growth") if row["variant"] == BASELINE}
+    assert set(points(level)) <= set(drawn(spec, "rule", "y"))
 
 
 def steps_of(files):
     """(variant, token): its times, one a repetition; beside each the median of the nine steps around it."""
     runs, found = defaultdict(dict), defaultdict(list)
-    for cell, row in files.growth:
+    longest = max(cell["seq_len"] for cell, _ in files.growth)
+    for cell, row in ((cell, row) for cell, row in files.growth if cell["seq_len"] == longest):
         runs[cell["variant"], row["repetition"]][row["token"]] = row["step_us"]
     for (variant, _), steps in runs.items():
         for token, time in steps.items():
@@ -140,20 +142,22 @@ def check_reallocations(spec, files):
 
 
 def check_growth_total(spec, files):
-    spent, reached = defaultdict(float), defaultdict(list)
-    for cell, row in sorted(files.growth, key=lambda pair: pair[1]["token"]):
-        line = cell["variant"], row["repetition"]
-        spent[line] += row["append_us"] + row["view_us"]
-        if math.log2(row["token"]).is_integer():
-            reached[cell["variant"], row["token"]].append(spent[line])
-    want = points((*line, median(times)) for line, times in reached.items())
+    """The steps of growth.csv, summed here, give the same totals."""
+    spent = defaultdict(float)
+    for cell, row in files.growth:
+        spent[cell["variant"], cell["seq_len"], row["repetition"]] += row["append_us"] + row["view_us"]
+    sums = defaultdict(list)
+    for (variant, length, _), us in spent.items():
+        sums[variant, length].append(us)
+    want = points((*line, median(times)) for line, times in sums.items())
     for mark in ("line", "point"):
         assert drawn(spec, mark, "color", "x", "y") == want
+    assert drawn(spec, "rule", "color", "x", "y", "y2") == points((*line, min(times), max(times)) for line, times in sums.items())
 
 
 def check_pareto(spec, files):
     cells = [row for row in files.common() if row["step_p50_us"] and row["err_rel_l2"]]
-    at = [((row["experiment"], row["seq_len"]), held(row, "bytes_workspace_peak") / row["batch"] / row["seq_len"] / 1024,
+    at = [((row["experiment"], row["seq_len"]), held(row) / row["batch"] / row["seq_len"] / 1024,
            max(row["err_rel_l2"], FLOOR), row["variant"], row["step_p50_us"]) for row in cells]  # fmt: skip
     assert title(spec, "y") == "relative L2 error of the output"
     want = points((variant, *point, time) for _, *point, variant, time in at)

@@ -6,7 +6,8 @@ import polars as pl
 import pytest
 from answers import Within
 from figures.figure import Figure
-from page import Drawn, budget, script_json
+from page import Drawn, budget, script_json, status_counts
+from prepare import layers_said
 from tables import common, named_rows
 
 FIGURE = Figure("latency", "Step latency", "Lower is better.", lambda tables: None)
@@ -25,6 +26,19 @@ def test_a_figure_is_named_by_what_it_draws_and_by_its_message(text, name):
 def test_the_first_budget_is_a_round_number_in_the_middle():
     steps = [Within(size, [], True) for size in (30 * 1024, 100 * 1024, 3000 * 1024)]
     assert budget(steps) == "300"
+    assert budget([Within(32 << 20, [], True)]) == "40000"  # 32 MiB are 32,768 KiB, which 30,000 would not hold
+
+
+def test_noise_is_said_where_cells_are_counted():
+    """With 35 of 42 disturbed, '42 ok' alone would mislead; the noise of one that failed is not counted."""
+    rows = [("ok", "others took 40 %")] * 35 + [("ok", None)] * 7 + [("failed", "others took 40 %")]
+    assert status_counts(pl.DataFrame(rows, schema=["status", "noise"], orient="row")) == [("ok", 42), ("failed", 1), ("noisy", 35)]
+
+
+@pytest.mark.parametrize(("layers", "of", "said"), [(1, 32, "one layer of 32"), (2, 32, "2 layers of 32"), (24, 24, "all 24 layers"),
+                                                    (1, 1, "one layer"), (1, None, "one layer"), (6, None, "6 layers")])  # fmt: skip
+def test_a_part_of_a_model_is_never_called_all_of_it(layers, of, said):
+    assert layers_said(pl.DataFrame({"layers": [layers, layers], "model_layers": [of, of]})) == said
 
 
 def test_no_text_ends_the_script_that_it_stands_in():

@@ -35,7 +35,7 @@ def test_panel_titles_count(value, title):
 
 def test_lengths_apart_are_not_one_line(tmp_path):
     """Two experiments at lengths that they do not share cannot be seen to agree: each has a panel."""
-    cells = measured(load_run(synthetic_run(tmp_path / "run", lengths=(256,), growth_to=512), "run").cells)
+    cells = measured(load_run(synthetic_run(tmp_path / "run", lengths=(1024,), growth_to=512), "run").cells)
     assert with_panel(cells, ("experiment", "phase"), ("bytes_payload",))["panel"].n_unique() == 2
     cells = measured(load_run(synthetic_run(tmp_path / "both", lengths=(512,), growth_to=512), "run").cells)
     assert with_panel(cells, ("experiment", "phase"), ("bytes_payload",))["panel"].n_unique() == 1

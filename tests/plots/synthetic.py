@@ -23,7 +23,7 @@ from synthetic_models import (
     text_rows,
     whole_model_cells,
 )
-from synthetic_shape import HEAD_DIM, KV_HEADS, LAYERS, Q_HEADS, described, with_stages
+from synthetic_shape import HEAD_DIM, KV_HEADS, LAYERS, MODEL_LAYERS, Q_HEADS, described, with_stages
 from synthetic_peers import peer_cells
 from synthetic_replay import hit_rows, moment_rows, replay_cells
 from synthetic_tiers import tier_cells
@@ -76,9 +76,11 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
                     )
                 )
     for variant in list(variants)[:growing] if growth_to else []:
-        cell = synthetic_cell(draw, variants, variant, "growth", growth_to, 1, workloads[0])
-        cells.append(cell)
-        steps += synthetic_steps(draw, variants, variant, cell["cell"], growth_to)
+        for length in {growth_to // 2, growth_to}:
+            cell = synthetic_cell(draw, variants, variant, "growth", length, 1, workloads[0])
+            own = synthetic_steps(draw, variants, variant, cell["cell"], length)
+            cells.append(cell | append_totals(own, next((c for c in cells if c["experiment"] == "growth" and c["seq_len"] == length), None)))
+            steps += own
     cells += (tier_cells() + peer_cells() if tiers else []) + (replay_cells() if replays else [])
     cells += beside_cells(workloads[0]) if beside else []
     if one_thread:
@@ -140,6 +142,8 @@ def synthetic_cell(draw, variants, variant, experiment, length, batch, workload)
         "bytes_metadata": int(payload * 0.06 * (size < 2)),
         "bytes_slack": int(payload * 0.5 * variant.startswith("doubling")),
         "bytes_workspace_peak": int(payload * variant.startswith("concat")) + 4096, "bytes_predicted": int(payload),
+        "peak_bytes": int(payload * (2 if variant.startswith("concat") else 1.6)) + 4096,
+        "model_layers": MODEL_LAYERS, "model_bytes": int(payload) * MODEL_LAYERS // LAYERS,
         "step_p50_us": step, "step_p90_us": step * 1.1, "step_p99_us": step * 1.4, "step_max_us": step * 3,
         "step_ci_low_us": step * 0.96, "step_ci_high_us": step * 1.05, "cold_attend_p50_us": step * 1.6,
         "read_gbps": 40 * share, "ceiling_gbps": 40, "ceiling_share": share, "cold_read_gbps": 12 * share * 0.8,
@@ -175,6 +179,16 @@ def one_thread_cell(cell: dict) -> dict:
     low, high = (factor * cell["cold_attend_p50_us"] for factor in (0.95, 1.1))
     return {**dict.fromkeys(cell, ""), **kept, "threads": 1, "cell": f"{cell['cell']}-t1", "cold_ci_low_us": low,
             "cold_ci_high_us": high}  # fmt: skip
+
+
+def append_totals(steps, first) -> dict:
+    """The columns of a growth cell's total time of appends; `first`: the baseline's cell, None if it is this one."""
+    sums = [sum(step["append_us"] + step["view_us"] for step in steps if step["repetition"] == repetition) for repetition in (0, 1)]
+    total = {"append_total_us": sum(sums) / 2, "append_total_ci_low_us": min(sums), "append_total_ci_high_us": max(sums)}
+    if first is None:
+        return total
+    ratio = total["append_total_us"] / first["append_total_us"]
+    return total | {"append_total_ratio_p50": ratio, "append_total_ratio_ci_low": 0.9 * ratio, "append_total_ratio_ci_high": 1.2 * ratio}
 
 
 def synthetic_steps(draw, variants, variant, cell, until) -> list[dict]:

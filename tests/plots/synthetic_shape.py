@@ -6,7 +6,7 @@ import re
 
 import polars as pl
 
-LAYERS, Q_HEADS, KV_HEADS, HEAD_DIM = 2, 8, 4, 64
+LAYERS, MODEL_LAYERS, Q_HEADS, KV_HEADS, HEAD_DIM = 2, 32, 8, 4, 64
 
 
 def cell_without_times(experiment, variant, length, workload, **columns) -> dict:

@@ -185,7 +185,6 @@ class GenerateRun {
       }
     }
     cell.prompt = prompt_tokens(point_) > 1 ? prompt_tokens(point_) : 0;
-    cell.result[measure::kPeakBytes] = cell.ledger->peak_total_bytes();
     cell.account(std::vector<int64_t>(cell.ids.size(), model.tokens()));
   }
 
@@ -257,8 +256,7 @@ std::vector<results::Row> run_generate(const measure::SweepPoint& point, const m
 }  // namespace
 
 constexpr const config::AnyKey* kGenerateKeys[] = {&kPromptKey, &kTemperatureKey, &kSamplesKey};
-constexpr std::array kOwnOfGenerate{ColumnGroup{measure::kPeakColumns}, ColumnGroup{kGenerateColumns},
-                                    ColumnGroup{results::kVersusColumns}};
+constexpr std::array kOwnOfGenerate{ColumnGroup{kGenerateColumns}, ColumnGroup{results::kVersusColumns}};
 constexpr auto kGenerateGroups = joined(kOfCells, kOfModelRuns, kOwnOfGenerate);
 constexpr const results::Table* kGenerateTables[] = {&kTexts};
 
@@ -272,7 +270,9 @@ const ErrorMeasure kTextError{
     [](const results::Row& row) {
       return number(row[kCommonTokensP50], "%g") + "/" + number(row[kGeneratedTokens], "%g");
     },
-    [](const results::Row& row) { return "same tokens " + kTextError.in_short(row); }};
+    [](const results::Row& row) { return "same tokens " + kTextError.in_short(row); },
+    0.0,
+    "the same text"};
 const TableColumn kGenerateTable[] = {
     kTokenBytesText,
     {"temperature", [](const results::Row& row) { return number(row[kTemperature], "%g"); }},

@@ -9,6 +9,8 @@
 #include "harness/experiments/list.h"
 #include "harness/experiments/timed_group.h"
 #include "harness/experiments/written_columns.h"
+#include "harness/io/bytes.h"
+#include "harness/math/medians.h"
 #include "harness/measure/sample_columns.h"
 #include "harness/measure/time_columns.h"
 #include "harness/measure/timed_tasks.h"
@@ -33,6 +35,40 @@ void plan_growth(measure::SweepPoint& point) {
     if (cell.uncached) return UncachedRows::bytes(point);
     return 3 * measure::held_bytes(point, cell.spec) + measure::copied_bytes(point, cell.spec);
   });
+}
+
+// Append and view of all steps, one sum a repetition.
+std::vector<double> append_totals(const measure::Cell& cell) {
+  std::vector<double> totals;
+  for (const std::vector<measure::StepTimes>& repetition : cell.steps) {
+    double us = 0.0;
+    for (const measure::StepTimes& step : repetition) us += step.append_us + step.view_us;
+    totals.push_back(us);
+  }
+  return totals;
+}
+
+// The ratios of the totals to the first cell's, of the cells measured beside it.
+void compare_totals(const measure::Cells& cells) {
+  const measure::Cell& baseline = *cells.front();
+  std::vector<measure::Cell*> compared;
+  std::vector<math::Ratio> ratios;
+  std::vector<double> p_values;
+  for (const auto& cell : cells) {
+    if (cell.get() == &baseline || cell->group != baseline.group || cell->steps.empty() ||
+        baseline.steps.empty() || results::is_aa_test(cell->result))
+      continue;
+    compared.push_back(cell.get());
+    ratios.push_back(math::ratio_of_medians(append_totals(*cell), append_totals(baseline)));
+    p_values.push_back(ratios.back().p_value());
+  }
+  const std::vector<double> confidences = math::holm_confidences(p_values);
+  for (size_t i = 0; i < compared.size(); ++i) {
+    const math::ConfidenceInterval interval = ratios[i].interval(confidences[i]);
+    compared[i]->result[kAppendTotalRatio] = ratios[i].value;
+    compared[i]->result[kAppendTotalRatioCiLow] = interval.low;
+    compared[i]->result[kAppendTotalRatioCiHigh] = interval.high;
+  }
 }
 
 // One iteration is a whole run from an empty cache.
@@ -144,6 +180,7 @@ class GrowthGroup : public TimedGroup {
     row[results::kHeldBytesPerToken] = 0.0;
     row[results::kBytesWorkspacePeak] =
         cell.ledger->workspace().peak_bytes + cell.ledger->payload().peak_bytes;
+    row[results::kPeakBytes] = cell.ledger->peak_total_bytes();
     cell.judge(uncached_->errors(), 1);
   }
   void make_ready(measure::Cell& cell) override {
@@ -156,6 +193,11 @@ class GrowthGroup : public TimedGroup {
   }
   void summarise(measure::Cell& cell) override {
     cell.summarise();
+    const std::vector<double> totals = append_totals(cell);
+    const math::ConfidenceInterval interval = math::median_interval(totals);
+    cell.result[kAppendTotalUs] = math::median(totals);
+    cell.result[kAppendTotalCiLowUs] = interval.low;
+    cell.result[kAppendTotalCiHighUs] = interval.high;
     if (cell.uncached) cell.result[measure::kReadGbps].reset();
   }
 
@@ -165,13 +207,38 @@ class GrowthGroup : public TimedGroup {
 
 std::vector<results::Row> run_growth(const measure::SweepPoint& point, const measure::RunControl& control,
                                      results::ResultsFolder& results) {
-  return run_groups<GrowthGroup>(point, control, results);
+  return run_groups<GrowthGroup>(point, control, results, compare_totals);
 }
+
+std::string peak_text(const results::Row& row) {
+  return row[results::kPeakBytes] ? io::human_bytes(*row[results::kPeakBytes]) : "-";
+}
+
+// In milliseconds.
+std::string total_text(const results::Row& row) {
+  const auto ms = [](results::Number us) { return us ? results::Number(*us / 1e3) : us; };
+  return with_interval(ms(row[kAppendTotalUs]), ms(row[kAppendTotalCiLowUs]), ms(row[kAppendTotalCiHighUs]),
+                       "%.3g");
+}
+
+std::string total_ratio_text(const results::Row& row) {
+  return with_interval(row[kAppendTotalRatio], row[kAppendTotalRatioCiLow], row[kAppendTotalRatioCiHigh],
+                       "%.3g");
+}
+
+const std::array<TableColumn, 6> kGrowthTable{kHeldText,
+                                              TableColumn{"peak", peak_text},
+                                              kErrorText,
+                                              kRatioText,
+                                              TableColumn{"all appends, ms (95 %)", total_text},
+                                              TableColumn{"all appends / baseline", total_ratio_text}};
 
 }  // namespace
 
 constexpr const config::AnyKey* kGrowthKeys[] = {&kAttendKey};
-constexpr auto kGrowthGroups = joined(kOfCells, kOfKept, kOfSteps, kOfOutputs, kOfChoices, kOfComparisons);
+constexpr std::array kOwnOfGrowth{ColumnGroup{kGrowthColumns}};
+constexpr auto kGrowthGroups =
+    joined(kOfCells, kOfKept, kOfSteps, kOwnOfGrowth, kOfOutputs, kOfChoices, kOfComparisons);
 constexpr const results::Table* kGrowthTables[] = {&kGrowthSteps};
 
 constinit const Experiment kGrowth{
@@ -185,6 +252,7 @@ constinit const Experiment kGrowth{
     .tables_every_step = true,
     .columns = kGrowthGroups,
     .tables = kGrowthTables,
+    .table = kGrowthTable,
     .plan = plan_growth,
     .run = run_growth};
 

@@ -294,6 +294,7 @@ void ModelSteps::account_uncached() const {
   row[results::kBytesPayload] = row[results::kBytesSlack] = row[results::kBytesDisk] = 0;
   row[results::kBytesMetadata] = row[results::kBytesPredicted] = held;
   row[results::kBytesWorkspacePeak] = ledger.workspace().peak_bytes + ledger.payload().peak_bytes;
+  row[results::kPeakBytes] = ledger.peak_total_bytes();
   row[results::kBytesCopied] = ledger.copied_bytes();
   row[results::kBytesDevicePeak] = ledger.device().peak_bytes;
   row[results::kRssPeakBytes] = memory::peak_rss_bytes();

@@ -175,7 +175,6 @@ class StreamRun {
     const std::span<const SequenceId> ids = decoder.sequences();
     cell.ids.assign(ids.begin(), ids.end());
     cell.prompt = first_stream_step(point_);
-    cell.result[measure::kPeakBytes] = cell.ledger->peak_total_bytes();
     cell.account(std::vector<int64_t>(ids.size(), passages_.length));
     cell.record_kept();
     cell.cache.reset();

@@ -4,11 +4,23 @@ const keepsAll = (c) => c.retention === "full" || c.keeps_all === 1;
 const unique = (values) => [...new Set(values)];
 const choice = { length: null, place: null };
 
+// The rules of ranking.py: an error that is too large is not ranked, and two times are compared by their ratios to the baseline's.
+const keepsLimit = (c) => {
+  const column = Object.keys(kvlab.page.limits).find((name) => c[name] !== null);
+  return column === undefined || c[column] <= kvlab.page.limits[column];
+};
+const pace = (c) => (c.verdict === "baseline" ? [1, 1, 1] : c.ratio_ci_low === null ? null : [c.ratio_p50, c.ratio_ci_low, c.ratio_ci_high]);
+function tied(best, other) {
+  const [a, b] = [pace(best), pace(other)];
+  return a && b ? b[1] <= a[2] : other.low <= best.high;
+}
+
 // The fastest of each codec among the cells of one folder, the fastest first.
 function fastestCodecs(cells) {
-  const best = new Map();
-  for (const c of cells) if (c.time !== null && keepsAll(c) && !(best.get(c.codec)?.time <= c.time)) best.set(c.codec, c);
-  return [...best.values()].sort((a, b) => a.time - b.time);
+  const ranked = cells.filter((c) => c.time !== null && keepsAll(c) && keepsLimit(c)), best = new Map();
+  const value = ranked.every(pace) ? (c) => pace(c)[0] : (c) => c.time;
+  for (const c of ranked.sort((a, b) => value(a) - value(b))) if (!best.has(c.codec)) best.set(c.codec, c);
+  return [...best.values()];
 }
 const at = (length, place) => measured.filter((c) => c.seq_len === length && c.place === place);
 const foldersOf = (cells) => unique(cells.map((c) => c.from.name)).sort();
@@ -20,7 +32,7 @@ function codecTable(codecs) {
   for (const c of codecs) {
     const row = element("tr"), time = element("td", timeText(c.time));
     if (c.low !== c.high) time.append(element("small", `${timeText(c.low)} – ${timeText(c.high)}`));
-    const same = c !== codecs[0] && c.low <= codecs[0].high;
+    const same = c !== codecs[0] && tied(codecs[0], c);
     const ratio = element("td", plainText(c.time / codecs[0].time));
     if (same) ratio.append(element("small", "statistically tied"));
     row.append(element("th", c.codec, { scope: "row" }), element("td", c.variant, { class: "left wrap" }), time, ratio, element("td", bytesText(c.bytes_per_token)),
@@ -34,10 +46,10 @@ function codecTable(codecs) {
 }
 
 function told(folder, codecs) {
-  const best = codecs[0], same = codecs.slice(1).filter((c) => c.low <= best.high);
+  const best = codecs[0], same = codecs.slice(1).filter((c) => tied(best, c));
   const others = same.length ? ` It is statistically tied with ${same.map((c) => c.codec).join(", ")}.` : "";
   const error = best.err_rel_l2 === null ? "" : `, with an error of ${plainText(best.err_rel_l2)}`;
-  return `${folder}: ${best.codec}, ${timeText(best.time)} with ${best.variant}. It costs ${bytesText(best.bytes_per_token)} a token${error}.${others}`;
+  return `${folder}: ${best.codec}, ${timeText(best.time)} with ${best.variant}. It costs ${bytesText(best.bytes_per_token)} a token${best.part && ` in ${best.part}`}${error}.${others}`;
 }
 
 function answer() {
@@ -53,7 +65,7 @@ function answer() {
     byId("told").append(line, element("br"));
     box.append(element("h3", folder), codecTable(codecs));
   }
-  if (!box.childNodes.length) byId("told").textContent = "No variant that keeps every token was timed here.";
+  if (!box.childNodes.length) byId("told").textContent = "No variant that keeps every token and the limit of error was timed here.";
 }
 
 // Places where most codecs were timed come first: there the question has most of an answer.

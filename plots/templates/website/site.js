@@ -65,7 +65,8 @@ function cellOf(row) {
   cell.time = cell[kind + "_p50_us"];
   cell.low = cell[kind + "_ci_low_us"] ?? cell.time;
   cell.high = cell[kind + "_ci_high_us"] ?? cell.time;
-  const heads = cell.kv_heads === null ? "" : `${cell.layers === null ? "" : cell.layers + " × "}${cell.kv_heads} KV heads of ${cell.head_dim}`;
+  cell.part = cell.model_layers > cell.layers ? `${cell.layers} of ${cell.model_layers} layers` : "";
+  const heads = cell.kv_heads === null ? "" : `${cell.layers === null ? "" : (cell.part || cell.layers) + " × "}${cell.kv_heads} KV heads of ${cell.head_dim}`;
   const parts = [cell.experiment, cell.workload, `batch ${cell.batch}`, heads, cell.threads === null ? "" : `${cell.threads} threads`, cell.lengths,
     cell.arm, cell.distance === null ? "" : `distance ${cell.distance}`, cell.temperature === null ? "" : `temperature ${cell.temperature}`, cell.from.config];
   cell.place = parts.filter(Boolean).join(" · ");
@@ -109,7 +110,7 @@ const COLUMNS = [
   ["time, p50", (c) => c.time, (c) => timeText(c.time), (c) => (c.low === c.high ? "" : `${timeText(c.low)} – ${timeText(c.high)}`)],
   ["of the baseline’s", (c) => c.ratio_p50, (c) => plainText(c.ratio_p50), (c) => (c.ratio_ci_low === null ? "" : `${plainText(c.ratio_ci_low)} – ${plainText(c.ratio_ci_high)}`)],
   ["verdict", (c) => c.verdict],
-  ["bytes a token", (c) => c.bytes_per_token, (c) => bytesText(c.bytes_per_token)],
+  ["bytes a token", (c) => c.bytes_per_token, (c) => bytesText(c.bytes_per_token), (c) => (c.model_bytes === null ? c.part : `${c.part}, ${bytesText(c.model_bytes)} in all`)],
   ["error", (c) => c.err_rel_l2, (c) => plainText(c.err_rel_l2)],
   ["KL", (c) => c.kl_mean, (c) => plainText(c.kl_mean)],
   ["status", (c) => c.status],

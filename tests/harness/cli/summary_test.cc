@@ -77,7 +77,7 @@ TEST(Summary, OfAFewSweepPointsIsATableEachThatFits) {
 TEST(Summary, AnswersFirstAtTheLongestLength) {
   std::vector<results::Row> cells = cells_at({512, 4096});
   cells.back()[results::kStatus] = results::Status::kOk;
-  cells.back().number("err_rel_l2") = 0.25;
+  cells.back().number("err_rel_l2") = 0.15;
   for (results::Row& row : cells)
     row[results::kHeldBytesPerToken] = row[results::kVerdict] == "faster" ? 100.0 : 400.0;
   const std::vector<std::string> lines = lines_of(cli::summary(cells));
@@ -89,6 +89,37 @@ TEST(Summary, AnswersFirstAtTheLongestLength) {
   EXPECT_NE(lines[3].find("100 bytes/token"), std::string::npos) << lines[3];
   EXPECT_NE(lines[4].find("most exact  contiguous"), std::string::npos) << lines[4];
   EXPECT_NE(lines[4].find("error 1.0e-02"), std::string::npos) << lines[4];
+}
+
+// An error of 3 makes neither the time nor the size worth naming; the limit is said where it leaves out a variant.
+TEST(Summary, NamesNoFastestWithoutLimitOfItsError) {
+  std::vector<results::Row> cells = cells_at({4096});
+  cells.back()[results::kStatus] = results::Status::kOk;
+  for (results::Row& row : cells) {
+    row[results::kHeldBytesPerToken] = row[results::kVerdict] == "faster" ? 100.0 : 400.0;
+    row.number("err_rel_l2") = row[results::kVerdict] == "faster" ? 3.0 : 0.01;
+  }
+  const std::vector<std::string> lines = lines_of(cli::summary(cells));
+  EXPECT_NE(lines[2].find("fastest of error ≤ 0.2"), std::string::npos) << lines[2];
+  EXPECT_EQ(lines[2].find("paged"), std::string::npos) << lines[2];
+  EXPECT_NE(lines[3].find("smallest of error ≤ 0.2"), std::string::npos) << lines[3];
+  EXPECT_NE(lines[3].find("400 bytes/token"), std::string::npos) << lines[3];
+}
+
+// One layer of a model is not called the model.
+TEST(Summary, SaysWhichPartOfTheModelWasMeasured) {
+  std::vector<results::Row> cells = cells_at({4096});
+  for (results::Row& row : cells) {
+    row[results::kLayers] = 1;
+    row[results::kModelLayers] = 32;
+    row[results::kBytesPayload] = int64_t{1} << 20;
+    row[results::kModelBytes] = int64_t{32} << 20;
+    row[results::kHeldBytesPerToken] = 256.0;
+  }
+  const std::string text = cli::summary(cells, {.full = true});
+  EXPECT_NE(text.find("4096 tokens, 1 of 32 layers, 32/32 heads of 128"), std::string::npos) << text;
+  EXPECT_NE(text.find("1.0 MiB (32.0 MiB)"), std::string::npos) << text;
+  EXPECT_NE(text.find("256 bytes/token, 1 of 32 layers"), std::string::npos) << text;
 }
 
 // "+ n": whose interval reaches the fastest's, and whose value is the same.

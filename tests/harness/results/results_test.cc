@@ -114,6 +114,7 @@ TEST(BenchmarkJson, HasTheMedianOfARepetition) {
     results::Row& sample = samples.emplace_back();
     sample[results::kCell] = "contiguous";
     sample[measure::kRepetition] = 1;
+    sample[measure::kKind] = "step";
     sample[measure::kStepUs] = us;
   }
   const nlohmann::json report =
@@ -121,6 +122,26 @@ TEST(BenchmarkJson, HasTheMedianOfARepetition) {
   ASSERT_EQ(report["benchmarks"].size(), 1u) << report;
   const nlohmann::json& entry = report["benchmarks"][0];
   EXPECT_DOUBLE_EQ(entry["real_time"].get<double>(), 4.0) << entry;
+}
+
+// A growth run's steps, which have no kind, have their sum besides: a doubling's copies are rare, and no median shows them.
+TEST(BenchmarkJson, HasTheTimeOfAllAppends) {
+  std::vector<results::Row> steps;
+  for (const double us : {1.0, 1.0, 40.0}) {
+    results::Row& step = steps.emplace_back();
+    step[results::kCell] = "doubling";
+    step[measure::kRepetition] = 0;
+    step[measure::kAppendUs] = us;
+    step[measure::kViewUs] = 0.5;
+    step[measure::kAttendUs] = 100.0;
+    step[measure::kStepUs] = us + 100.5;
+  }
+  const nlohmann::json entries =
+      nlohmann::json::parse(measure::benchmark_json(steps, nlohmann::json::object()))["benchmarks"];
+  ASSERT_EQ(entries.size(), 2u) << entries;
+  EXPECT_EQ(entries[1]["name"], "doubling append_total");
+  EXPECT_DOUBLE_EQ(entries[0]["real_time"].get<double>(), 101.5);
+  EXPECT_DOUBLE_EQ(entries[1]["real_time"].get<double>(), 43.5);
 }
 
 TEST(Row, HoldsValuesByColumn) {

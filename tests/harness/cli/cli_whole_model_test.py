@@ -1,0 +1,107 @@
+"""Bytes that a reader takes for the model's: all of its layers beside the measured one, the peak while growing, and the time of
+all appends."""
+
+import csv
+import io
+import json
+import shutil
+from collections import defaultdict
+from statistics import median
+
+import pytest
+from program import REPETITIONS, by_variant, kvlab, run, succeeded, table
+
+TOKENS = 640  # more than Gemma 3's window, and no power of two
+F32 = 4
+MODEL = ["model_layers", "model_bytes"]
+
+
+@pytest.fixture(scope="module", params=["llama-3-8b", "gemma-3-1b"])
+def measured(request, tmp_path_factory):
+    """A folder that measures one layer of a preset, and what the program printed."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    config = folder.parent / "one-layer.toml"
+    config.write_text(f"""
+experiment = ["decode", "growth"]
+threads = 1
+[model]
+preset = "{request.param}"
+[sweep]
+variants = ["contiguous", "doubling", "concat"]
+seq_len = [{TOKENS}]
+[measure]
+repetitions = {REPETITIONS}
+retries = 0
+steps = 2
+cold_steps = 0
+attend = false
+""")
+    return request.param, folder, succeeded(run(config, folder)).stdout
+
+
+def of(folder, experiment):
+    return by_variant([row for row in table(folder / "cells.csv") if row["experiment"] == experiment and row["verdict"] != "aa_test"])
+
+
+def test_all_layers_are_counted_beside_the_measured_one(measured):
+    model, folder, said = measured
+    layers, expected = {
+        "llama-3-8b": (32, 32 * TOKENS * 2 * 8 * 128 * F32),
+        # Every sixth of 26 layers sees all tokens, the others the last 512.
+        "gemma-3-1b": (26, (4 * TOKENS + 22 * 512) * 2 * 1 * 256 * F32),
+    }[model]
+    for experiment in ("decode", "growth"):
+        row = of(folder, experiment)["contiguous"]
+        assert (row["layers"], row["model_layers"]) == ("1", str(layers))
+        assert int(row["model_bytes"]) == expected
+    assert f"1 of {layers} layers" in said
+    assert "80.0 MiB" not in said if model == "gemma-3-1b" else "(160.0 MiB)" in said
+    assert kvlab("check-results", folder).returncode == 0
+
+
+def test_a_peak_has_what_growing_holds_twice(measured):
+    _, folder, _ = measured
+    for experiment in ("decode", "growth"):
+        rows = of(folder, experiment)
+        held, peak = ({name: int(row[column]) for name, row in rows.items()} for column in ("bytes_predicted", "peak_bytes"))
+        workspace = {name: int(row["bytes_workspace_peak"]) for name, row in rows.items()}
+        assert held["contiguous"] <= peak["contiguous"] <= held["contiguous"] + workspace["contiguous"] + (held["contiguous"] // 8)
+        side = held["concat"] // 2  # K, or V: one of the two is copied at a time
+        assert peak["concat"] >= held["concat"] + side * (TOKENS - 1) // TOKENS
+        assert peak["doubling"] >= held["doubling"]
+
+
+def test_an_earlier_folder_gains_the_whole_models_columns(measured, tmp_path):
+    _, folder, _ = measured
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    header, *rows = csv.reader(io.StringIO((copy / "cells.csv").read_text(), newline=""))
+    kept = [at for at, name in enumerate(header) if name not in MODEL]
+    with (copy / "cells.csv").open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([[row[at] for at in kept] for row in (header, *rows)])
+    succeeded(kvlab("check-results", "--add-stages", copy))
+    assert table(copy / "cells.csv") == table(folder / "cells.csv")
+    (copy / "cells.csv").write_text((copy / "cells.csv").read_text().replace(of(folder, "decode")["contiguous"]["model_bytes"], "17"))
+    done = kvlab("check-results", copy)
+    assert done.returncode != 0 and "model_bytes is 17, and the closed form gives" in done.stdout + done.stderr
+
+
+def test_the_time_of_all_appends_is_the_sum_of_the_steps(measured):
+    """By growth.csv and by what benchmark.json keeps of it; reallocations are a part of it."""
+    _, folder, _ = measured
+    sums = defaultdict(float)
+    for row in table(folder / "growth.csv"):
+        sums[row["cell"], row["repetition"]] += float(row["append_us"]) + float(row["view_us"])
+    kept = defaultdict(list)
+    for entry in json.loads((folder / "benchmark.json").read_text())["benchmarks"]:
+        kept[entry["name"]].append(entry["real_time"])
+    rows = of(folder, "growth")
+    totals = {}
+    for name, row in rows.items():
+        own = [total for (cell, _), total in sums.items() if cell == row["cell"]]
+        totals[name] = float(row["append_total_us"])
+        assert totals[name] == pytest.approx(median(own), rel=1e-6) and len(own) == REPETITIONS
+        assert sorted(kept[row["cell"] + " append_total"]) == pytest.approx(sorted(own), rel=1e-6)
+    for name in ("doubling", "concat"):
+        assert float(rows[name]["append_total_ratio_p50"]) == pytest.approx(totals[name] / totals["contiguous"], rel=1e-6)
+    assert rows["contiguous"]["append_total_ratio_p50"] == ""
+    assert totals["concat"] > 2 * totals["contiguous"]
