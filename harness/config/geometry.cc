@@ -10,6 +10,7 @@
 #include "harness/config/parameter_count.h"
 #include "harness/io/json.h"
 #include "harness/io/mapped_file.h"
+#include "harness/io/model_files.h"
 #include "harness/io/paths.h"
 #include "variants/cache/near_names.h"
 #include "variants/model_cache/resolve.h"
@@ -344,7 +345,12 @@ std::string summary(const Geometry& g) {
   return text + (g.max_positions > 0 ? "; trained for " + count(g.max_positions) + " tokens." : ".");
 }
 
-Geometry read_geometry(const std::string& path) { return ConfigFile(path).geometry(); }
+Geometry read_geometry(const std::string& path) {
+  if (!io::is_gguf(path)) return ConfigFile(path).geometry();
+  Geometry g = ConfigFile(io::config_of_gguf(path)).geometry();
+  g.name = std::filesystem::path(path).stem();
+  return g;
+}
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
@@ -374,7 +380,7 @@ Geometry preset_geometry(const std::string& name) {
 
 Geometry find_geometry(const std::string& name_or_path) {
   const bool path = name_or_path.find('/') != std::string::npos ||
-                    std::filesystem::path(name_or_path).extension() == ".json";
+                    std::filesystem::path(name_or_path).extension() == ".json" || io::is_gguf(name_or_path);
   if (!path) return preset_geometry(name_or_path);
   // A name on Hugging Face: "meta-llama/Llama-3.1-8B".
   if (!std::filesystem::exists(name_or_path))
