@@ -47,6 +47,7 @@ struct LauncherCommand {
 constexpr LauncherCommand kLauncherCommands[] = {
     {"plot", "draw the charts of earlier runs"},
     {"site", "make a static site of the results of any number of machines"},
+    {"models", "list the models that come in Python packages, and fetch some"},
     {"peers", "install other engines, which configs measure beside kvlab's caches"},
     {"gpu-check", "check the GPU kernels on this machine; needs nvcc and Python"},
     {"test", "build and run all tests; options go to ctest"}};

@@ -1,8 +1,5 @@
 #include "harness/cli/commands.h"
 
-#include <spawn.h>
-#include <sys/wait.h>
-
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -26,10 +23,9 @@
 #include "harness/experiments/written_columns.h"
 #include "harness/io/bytes.h"
 #include "harness/io/paths.h"
+#include "harness/io/python.h"
 #include "harness/results/cell_columns.h"
 #include "harness/results/table.h"
-
-extern char** environ;
 
 namespace kv::cli {
 namespace {
@@ -79,17 +75,10 @@ int draw(const std::string& out) {
     std::fprintf(stderr, "charts: `kvlab plot %s` draws them\n", out.c_str());
     return 0;
   }
-  std::string interpreter = python, script = (io::project_home() / "plots" / "report.py").string(),
-              folder = out;
-  char* argv[] = {interpreter.data(), script.data(), folder.data(), nullptr};
-  pid_t child = 0;
-  if (posix_spawn(&child, python, nullptr, nullptr, argv, environ) != 0) {
-    std::fprintf(stderr, "charts: cannot run %s\n", python);
-    return kUserError;
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+  const int code = io::run_python("plots/report.py", {out}, nullptr);
+  if (code >= 0) return code;
+  std::fprintf(stderr, "charts: cannot run %s\n", python);
+  return kUserError;
 }
 
 int run(const RunOptions& options) {

@@ -93,11 +93,8 @@ WorkloadConfig read_workload(Section section, const Catalog& catalog) {
     return w;
   }
   const bool any = !w.model.empty() || !w.tokenizer.empty() || !w.text.empty();
-  const bool has_tokenizer = !w.tokenizer.empty() || io::is_token_file(w.text);
-  if (any && (w.model.empty() || w.text.empty() || !has_tokenizer)) {
-    section.refuse(
-        "needs all three of model, tokenizer and text (without the tokenizer if text is token ids), or none");
-  }
+  if (any && (w.model.empty() || w.text.empty()))
+    section.refuse("needs model and text, or none of model, text and tokenizer");
   if (any) w.family = "model";
   if (!w.dump.empty()) w.family = "dump";
   return w;

@@ -7,6 +7,7 @@
 
 #include "harness/config/parameter_count.h"
 #include "harness/io/json.h"
+#include "harness/io/model_files.h"
 #include "harness/io/paths.h"
 #include "variants/cache/near_names.h"
 #include "variants/model_cache/resolve.h"
@@ -188,7 +189,10 @@ Geometry geometry_of(const ModelFile& file, bool trusted) {
 }
 
 Geometry read_geometry(const std::string& path, bool trusted) {
-  return geometry_of(read_model_file(path), trusted);
+  if (!io::is_gguf(path)) return geometry_of(read_model_file(path), trusted);
+  Geometry g = geometry_of(read_model_file(io::config_of_gguf(path)), trusted);
+  g.name = std::filesystem::path(path).stem();
+  return g;
 }
 
 std::vector<std::string> preset_names() {
@@ -219,7 +223,7 @@ Geometry preset_geometry(const std::string& name) {
 
 Geometry find_geometry(const std::string& name_or_path, bool trusted) {
   const bool path = name_or_path.find('/') != std::string::npos ||
-                    std::filesystem::path(name_or_path).extension() == ".json";
+                    std::filesystem::path(name_or_path).extension() == ".json" || io::is_gguf(name_or_path);
   if (!path) return preset_geometry(name_or_path);
   // A name on Hugging Face: "meta-llama/Llama-3.1-8B".
   if (!std::filesystem::exists(name_or_path))

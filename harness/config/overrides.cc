@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/config/toml_depth.h"
+#include "harness/io/model_files.h"
 #include "harness/io/paths.h"
 
 namespace kv::config {
@@ -65,6 +66,7 @@ void settle_path(toml::table& root, const char* section, const char* key) {
     const auto place =
         may_be_folder ? io::find_model(*path) : io::find_input(*path, std::string(section) + "." + key);
     std::error_code ignored;
+    if (!std::filesystem::exists(place, ignored)) return;  // a model of a package, by its name
     if (std::filesystem::equivalent(place, io::project_home() / *path, ignored)) return;
     table->insert_or_assign(key, std::filesystem::absolute(place).lexically_normal().string());
   }

@@ -12,6 +12,7 @@
 #include "harness/experiments/written_columns.h"
 #include "harness/io/bytes.h"
 #include "harness/io/hash.h"
+#include "harness/io/model_files.h"
 #include "harness/measure/benchmark_json.h"
 #include "harness/measure/cell.h"
 #include "harness/measure/disk_need.h"
@@ -38,7 +39,7 @@ std::string utc_now() {
 std::string model_name(const config::Config& config) {
   const std::filesystem::path path(config.workload.model);
   if (path.empty() || !config.geometry.name.empty()) return config.geometry.name;
-  if (path.extension() == ".bin") return path.stem();
+  if (path.extension() == ".bin" || io::is_gguf(path)) return path.stem();
   return path.has_filename() ? path.filename() : path.parent_path().filename();
 }
 

@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "harness/io/model_files.h"
 #include "harness/io/paths.h"
 #include "harness/memory/ledger.h"
 #include "harness/model/cached_model.h"
@@ -14,7 +15,7 @@
 namespace kv::experiments {
 
 std::string sample_documents(const SampleOptions& options) {
-  const model::Model model(io::find_model(options.model).string());
+  const model::Model model(io::model_to_read(options.model).string());
   const model::Tokenizer tokenizer(io::find_input(options.tokenizer, "tokenizer").string(),
                                    model.config().vocab_size);
   if (options.tokens >= model.config().max_tokens) {

@@ -41,27 +41,28 @@ std::string nearest_file(const std::filesystem::path& path) {
   return did_you_mean("configs/" + name, names_beside("configs/" + name));
 }
 
-std::filesystem::path find(const std::string& path, const std::string& what) {
+}  // namespace
+
+std::filesystem::path find_place(const std::string& path, const std::string& what,
+                                 const std::set<std::string>& names) {
   const std::filesystem::path inside = project_home() / path;  // `path` itself if that is absolute
   std::error_code ignored;
   for (const std::filesystem::path& place : {std::filesystem::path(path), inside}) {
     if (std::filesystem::exists(place, ignored)) return place;
   }
+  if (names.contains(path)) return path;
+  const std::string name = did_you_mean(path, names);
   throw std::invalid_argument(what + " '" + path + "' does not exist, neither here nor in " +
-                              project_home().string() + nearest_file(path));
+                              project_home().string() + (name.empty() ? nearest_file(path) : name));
 }
 
-}  // namespace
-
 std::filesystem::path find_input(const std::string& path, const std::string& what) {
-  const std::filesystem::path place = find(path, what);
+  const std::filesystem::path place = find_place(path, what);
   std::error_code ignored;
   if (std::filesystem::is_directory(place, ignored))
     throw std::invalid_argument(what + " '" + path + "' is a folder; a file is needed");
   return place;
 }
-
-std::filesystem::path find_model(const std::string& path) { return find(path, "model"); }
 
 bool is_token_file(const std::string& path) {
   const std::string extension = std::filesystem::path(path).extension();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <set>
 #include <string>
 
 namespace kv::io {
@@ -13,12 +14,12 @@ std::filesystem::path project_home();
 // neither.
 std::filesystem::path find_input(const std::string& path, const std::string& what);
 
-// The same for a model, which may be a folder.
-std::filesystem::path find_model(const std::string& path);
+// The same for what may be a folder. `names` may stand for no path, and are suggested for a mistyped one.
+std::filesystem::path find_place(const std::string& path, const std::string& what,
+                                 const std::set<std::string>& names = {});
 
 // True if a path names token ids rather than text: .npy (a 1-D array of u16, u32, i32 or i64), or .u16 or
-// .u32 (the little-endian numbers alone). harness/model/tokenize_text.py makes them with any Hugging Face
-// tokenizer.
+// .u32 (the little-endian numbers alone).
 bool is_token_file(const std::string& path);
 
 }  // namespace kv::io

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "harness/io/mapped_file.h"
+#include "harness/io/model_files.h"
 #include "harness/io/paths.h"
 #include "harness/model/model.h"
 
@@ -129,14 +130,23 @@ std::vector<int> read_token_file(const std::string& path, int vocab_size) {
   return tokens;
 }
 
+std::string tokenizer_for(const std::string& model_path, const std::string& given) {
+  if (!given.empty()) return io::find_input(given, "tokenizer").string();
+  const std::filesystem::path own = std::filesystem::path(model_path) / "tokenizer.json";
+  std::error_code ignored;
+  return std::filesystem::exists(own, ignored) ? own.string() : "";
+}
+
 std::vector<int> read_tokens(const std::string& text_path, const std::string& tokenizer_path,
                              int vocab_size) {
   if (io::is_token_file(text_path)) return read_token_file(text_path, vocab_size);
   if (tokenizer_path.empty()) {
     throw std::invalid_argument("text " + text_path +
-                                " needs a llama2.c tokenizer; or make token ids of it " +
-                                "(.npy): python3 harness/model/tokenize_text.py");
+                                " needs a tokenizer: tokenizer.json in the model's folder, or one given, as "
+                                "--tokenizer tokenizer.json or llama2.c's tokenizer.bin");
   }
+  if (std::filesystem::path(tokenizer_path).extension() == ".json")
+    return read_token_file(io::tokens_of_text(tokenizer_path, text_path), vocab_size);
   const std::vector<int> ids = encode_documents(Tokenizer(tokenizer_path, vocab_size), read_text(text_path));
   check_known(ids, text_path);
   return ids;

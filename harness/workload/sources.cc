@@ -4,6 +4,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "harness/io/model_files.h"
 #include "harness/io/paths.h"
 #include "harness/memory/ledger.h"
 #include "harness/memory/machine.h"
@@ -43,10 +44,6 @@ class JoinedWorkload : public Workload {
   std::vector<std::unique_ptr<Workload>> parts_;
 };
 
-std::string tokenizer_path(const config::WorkloadConfig& config) {
-  return config.tokenizer.empty() ? "" : io::find_input(config.tokenizer, "tokenizer").string();
-}
-
 WorkloadShape shape_of(const model::ModelConfig& m) {
   return {.layers = m.layers,
           .q_heads = m.q_heads,
@@ -60,11 +57,11 @@ WorkloadShape shape_of(const model::ModelConfig& m) {
 class ModelSource : public Source {
  public:
   ModelSource(const config::WorkloadConfig& config, cuda::Gpu* gpu)
-      : gpu_(gpu),
-        model_(io::find_model(config.model).string()),
-        tokens_(model::read_tokens(io::find_input(config.text, "text").string(), tokenizer_path(config),
-                                   model_.config().vocab_size)) {
-    if (!config.tokenizer.empty()) tokenizer_.emplace(tokenizer_path(config), model_.config().vocab_size);
+      : gpu_(gpu), path_(io::model_to_read(config.model).string()), model_(path_) {
+    const int vocab = model_.config().vocab_size;
+    const std::string tokenizer = model::tokenizer_for(path_, config.tokenizer);
+    tokens_ = model::read_tokens(io::find_input(config.text, "text").string(), tokenizer, vocab);
+    if (!tokenizer.empty() && !tokenizer.ends_with(".json")) tokenizer_.emplace(tokenizer, vocab);
     shape_ = shape_of(model_.config());
   }
 
@@ -109,6 +106,7 @@ class ModelSource : public Source {
   }
 
   cuda::Gpu* gpu_;
+  std::string path_;
   model::Model model_;
   std::vector<int> tokens_;
   std::optional<model::Tokenizer> tokenizer_;
@@ -153,8 +151,9 @@ std::unique_ptr<Source> open_source(const std::string& family, const config::Con
   if (family == "model") {
     if (config.workload.model.empty()) {
       throw std::invalid_argument(
-          "workload \"model\" needs workload.model, workload.text and, unless that is token ids, "
-          "workload.tokenizer");
+          "workload \"model\" needs workload.model, workload.text and, unless that is token ids or the "
+          "model's "
+          "folder has a tokenizer.json, workload.tokenizer");
     }
     return std::make_unique<ModelSource>(config.workload, gpu);
   }

@@ -260,7 +260,7 @@ def test_what_the_model_cannot_do_is_refused_before_anything_is_written(tmp_path
 
 def test_another_model_needs_its_own_text(tmp_path):
     model = HOME / "configs/models/kvlab-recall-1m/kvlab-recall-1m.bin"
-    assert_refused(run(tmp_path / "out", "--model", model), "needs all three of model, tokenizer and text")
+    assert_refused(run(tmp_path / "out", "--model", model), "needs model and text")
 
 
 @pytest.mark.skipif(not DATA.exists(), reason=f"no models in {DATA} (set KVLAB_DATA)")

@@ -72,8 +72,7 @@ TEST_F(TokenFile, IdsOutsideTheVocabularyAreRefused) {
 }
 
 TEST_F(TokenFile, TextWithoutATokenizerIsRefused) {
-  EXPECT_TRUE(
-      contains(refusal([] { model::read_tokens("book.txt", "", 100); }), "needs a llama2.c tokenizer"));
+  EXPECT_TRUE(contains(refusal([] { model::read_tokens("book.txt", "", 100); }), "needs a tokenizer"));
 }
 
 }  // namespace

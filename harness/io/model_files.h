@@ -1,0 +1,25 @@
+// Models and texts that Python reads for kvlab, once each (harness/model/model_files.py). All throw std::invalid_argument with one
+// line: what is wrong with which file, or that Python is missing.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace kv::io {
+
+bool is_gguf(const std::string& path);
+
+// The place of a file or folder; or a name of harness/model/model_packages.json, as it is.
+std::filesystem::path find_model(const std::string& path);
+
+// A model as kvlab reads it: a llama2.c file or a Hugging Face folder as it is, the folder made of a GGUF file, or of that of a package,
+// which is downloaded if it is not here.
+std::filesystem::path model_to_read(const std::string& path);
+
+// The config.json of a GGUF file, whose weights are not read.
+std::filesystem::path config_of_gguf(const std::string& path);
+
+// The token ids (.npy) of a text by a tokenizer.json.
+std::filesystem::path tokens_of_text(const std::string& tokenizer, const std::string& text);
+
+}  // namespace kv::io

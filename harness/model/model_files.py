@@ -1,0 +1,192 @@
+"""What kvlab's programs need of a model or a text that they cannot read themselves, made once and kept in .models.
+
+    model_files.py folder MODEL           the Hugging Face folder made of a GGUF file or a package's model
+    model_files.py config FILE.gguf       its config.json, without its weights
+    model_files.py text                   a text for models where none is given
+    model_files.py tokens TOKENIZER TEXT  a text's token ids (.npy), by a tokenizer.json
+
+Each prints a path. A mistake of the user is one line on standard output and the exit code 2.
+"""
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from refusal import Refusal
+
+VERSION = 1  # of what is made: a change of it makes everything anew
+_REFUSED = b'{"refused": '  # how a tokenizer.json begins that only says why a GGUF file's tokenizer cannot be used
+HOME = Path(os.environ.get("KVLAB_HOME") or Path(__file__).resolve().parents[2])
+MODELS = HOME / ".models"
+
+
+def say(line: str) -> None:
+    print(f"kvlab: {line}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One process at a time makes something; what an interrupted one left behind is removed."""
+    MODELS.mkdir(parents=True, exist_ok=True)
+    with (MODELS / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for left in MODELS.glob(".new-*"):
+            shutil.rmtree(left)
+        yield
+
+
+def kept(name: str, make: Callable[[Path], None]) -> Path:
+    """The folder .models/NAME, which `make` fills, beside its place, where it is not there yet."""
+    place = MODELS / name
+    if place.exists():
+        return place
+    with _alone():
+        if not place.exists():
+            new = MODELS / f".new-{os.getpid()}"
+            new.mkdir()
+            try:
+                make(new)
+                new.rename(place)
+            finally:
+                shutil.rmtree(new, ignore_errors=True)
+    return place
+
+
+def sha256(path: Path) -> str:
+    """Of a file's bytes. Kept by its path, size and time, since reading gigabytes takes longer than anything else here."""
+    path = path.resolve()
+    stat = path.stat()
+    name = f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}"
+    note = MODELS / "sha256" / hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()
+    if note.exists() and len(digest := note.read_text()) == 64:
+        return digest
+    sum_of = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            sum_of.update(block)
+    digest = sum_of.hexdigest()
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text(digest)
+    return digest
+
+
+def folder_of(path: Path) -> Path:
+    """The Hugging Face folder made of a GGUF file."""
+
+    def make(folder: Path) -> None:
+        import gguf_file
+        import gguf_to_hugging_face as conversion
+        import gguf_tokenizer
+
+        file = gguf_file.GgufFile(path)
+        config = conversion.config_of(file)
+        need, free = conversion.f32_bytes(file), shutil.disk_usage(folder).free
+        if need > free:
+            file.refuse(f"its weights take {need} bytes in {MODELS}, where {free} are free")
+        say(f"converting {path.name} for this and later runs: {need / 1e6:.0f} MB in {MODELS}")
+        try:
+            gguf_tokenizer.tokenizer_of(file).save(str(folder / "tokenizer.json"))
+        except Refusal as refusal:
+            _write(folder / "tokenizer.json", json.dumps({"refused": str(refusal)}))  # token ids can still be read
+        conversion.write_safetensors(folder / "model.safetensors", conversion.tensors_of(file), len(file.tensors))
+        _write(folder / "config.json", json.dumps(config, indent=1))
+
+    return kept(f"{sha256(path)[:16]}-{VERSION}", make)
+
+
+def config_of(path: Path) -> Path:
+    """The config.json of a GGUF file, whose weights are not read."""
+    import gguf_file
+    import gguf_to_hugging_face as conversion
+
+    file = gguf_file.GgufFile(path)
+    digest = hashlib.sha256(file.header_bytes).hexdigest()[:16]
+    text = json.dumps(conversion.config_of(file), indent=1)
+    return kept(f"{digest}-config-{VERSION}", lambda folder: _write(folder / "config.json", text)) / "config.json"
+
+
+def tokens_of(tokenizer: Path, text: Path) -> Path:
+    """The ids (.npy, u32) of a whole text, with the special tokens that the tokenizer puts around it."""
+    name = f"{sha256(tokenizer)[:16]}-{sha256(text)[:16]}-tokens-{VERSION}"
+
+    def make(folder: Path) -> None:
+        import numpy
+        from tokenizers import Tokenizer
+
+        if (start := tokenizer.read_bytes()).startswith(_REFUSED):
+            raise Refusal(json.loads(start)["refused"])
+        try:
+            content = text.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise Refusal(f"text {text} is not UTF-8 at byte {error.start}; token ids need no tokenizer (.npy)") from error
+        try:
+            encoder = Tokenizer.from_file(str(tokenizer))
+        except Exception as error:  # of no type of its own
+            raise Refusal(f"tokenizer {tokenizer}: {error}; a tokenizer.json of the `tokenizers` package is needed") from error
+        say(f"tokenising {text.name}")
+        numpy.save(folder / "tokens.npy", numpy.array(encoder.encode(content).ids, dtype="<u4"))
+
+    return kept(name, make) / "tokens.npy"
+
+
+def default_text() -> Path:
+    """Python's own documentation, which is wherever Python is: pydoc_data.topics, the topics in the order of their names, each followed
+    by an empty line."""
+    from pydoc_data.topics import topics
+
+    text = "".join(f"{topics[name].strip()}\n\n" for name in sorted(topics))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return kept(f"{digest}-text-{VERSION}", lambda folder: _write(folder / "pydoc_topics.txt", text)) / "pydoc_topics.txt"
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def model_of(name: str) -> Path:
+    """The folder of a GGUF file or of a package's model, which is fetched."""
+    if name.endswith(".gguf"):
+        return folder_of(Path(name))
+    from model_packages import fetch
+
+    return folder_of(fetch(name))
+
+
+ACTIONS: dict[str, Callable[..., Path]] = {
+    "folder": model_of,
+    "config": lambda path: config_of(Path(path)),
+    "text": default_text,
+    "tokens": lambda tokenizer, text: tokens_of(Path(tokenizer), Path(text)),
+}
+
+
+def reported(action: Callable[[], object], mistakes: TextIO) -> int:
+    """Prints what `action` returns, or the user's mistake in one line, and returns the exit code."""
+    prefix = "kvlab: " if mistakes is sys.stderr else ""
+    try:
+        print(action())
+        return 0
+    except ImportError as error:
+        line = f"{error}: {HOME / 'kvlab'} installs in .venv what models and texts need"
+    except OSError as error:
+        full = "; nothing is left half-made" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else ""
+        line = f"cannot use {error.filename or MODELS}: {error.strerror}{full}"
+    except KeyboardInterrupt:
+        line = "interrupted; nothing is left half-made"
+    except Refusal as error:
+        line = str(error)
+    print(f"{prefix}{line}", file=mistakes)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(reported(lambda: ACTIONS[sys.argv[1]](*sys.argv[2:]), sys.stdout))

@@ -1,0 +1,5 @@
+"""A user's mistake: its text is the one line that he reads."""
+
+
+class Refusal(Exception):
+    pass

@@ -1,0 +1,180 @@
+"""Models out of GGUF files: logits against NumPy's from the file's own arrays, and what is refused."""
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+from gguf_models import MERGES, Oracle, write_model
+
+HOME = Path(os.environ["KVLAB_HOME"])
+PROGRAM = os.environ["KVLAB_PROGRAM"]
+DATA = Path(os.environ.get("KVLAB_DATA", HOME.parent / "shared" / "data"))
+SMOLLM2 = HOME / ".models" / "smollm2-135m" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+BOUND = 1e-4
+
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("llama", {}),
+    "llama_linear": ("llama", {"rope__scaling__type": "linear", "rope__scaling__factor": 2.0}),
+    "llama_q8_0": ("llama", {"kind": "Q8_0"}),
+    "llama_q4_1": ("llama", {"kind": "Q4_1"}),
+    "llama_f16": ("llama", {"kind": "F16"}),
+    "llama_bf16": ("llama", {"kind": "BF16"}),
+    "llama_sentence_piece": ("llama", {"tokenizer": "llama"}),
+    "qwen2": ("qwen2", {"pre": "qwen2"}),
+    "qwen3": ("qwen3", {"kind": "Q5_0"}),
+    "gemma2": ("gemma2", {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0}),
+    "gemma3": ("gemma3", {"rope__scaling__type": "linear", "rope__scaling__factor": 8.0}),
+    "gpt2": ("gpt2", {}),
+    "gpt2_f16": ("gpt2", {"kind": "F16"}),
+    "gpt-oss": ("gpt-oss", {}),
+    "gpt-oss_mxfp4": ("gpt-oss", {"kind": "Q8_0"}),
+}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project with a .models of its own."""
+    folder = tmp_path_factory.mktemp("home")
+    for name in ("harness", "configs", "plots", ".venv"):
+        (folder / name).symlink_to(HOME / name)
+    return folder
+
+
+def kvlab(home: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [PROGRAM, *map(str, arguments)]
+    environment = {**os.environ, "KVLAB_HOME": str(home), "KVLAB_PYTHON": ""}
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+
+
+def logits_of(home: Path, model: Path, text: Path, out: Path) -> Any:
+    done = kvlab(home, "logits", "--model", model, "--text", text, "--out", out)
+    assert done.returncode == 0, done.stderr
+    data = out.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    (shape,) = (t["shape"] for t in json.loads(data[8 : 8 + size]).values())
+    return numpy.frombuffer(data, "<f4", offset=8 + size).reshape(shape)
+
+
+def assert_same_logits(home: Path, model: Path, ids: Any, folder: Path) -> None:
+    numpy.save(folder / "ids.npy", numpy.array(ids, "<u4"))
+    ours, wanted = logits_of(home, model, folder / "ids.npy", folder / "out.safetensors"), Oracle(model).logits(ids)
+    assert ours.shape == wanted.shape
+    assert numpy.abs(ours - wanted).max() < BOUND * numpy.abs(wanted).max()
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], *parts: str) -> None:
+    assert done.returncode == 2, done.stdout + done.stderr
+    *notes, line = done.stderr.splitlines()
+    assert all(note.startswith(("kvlab: converting ", "kvlab: tokenising ")) for note in notes), done.stderr
+    assert all(part in line for part in parts), line
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_logits_are_those_of_the_arrays(case: str, home: Path, tmp_path: Path) -> None:
+    architecture, options = CASES[case]
+    model = write_model(tmp_path / f"{case}.gguf", architecture, **options)
+    assert_same_logits(home, model, numpy.random.default_rng(1).integers(0, 256, 64), tmp_path)
+
+
+def test_a_file_is_converted_once(home: Path, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "once.gguf", "qwen3")
+    (tmp_path / "text.txt").write_text("the thing and the other")
+    logits_of(home, model, tmp_path / "text.txt", tmp_path / "first")
+    before = sorted((home / ".models").iterdir())
+    logits_of(home, model, tmp_path / "text.txt", tmp_path / "second")
+    assert sorted((home / ".models").iterdir()) == before
+    assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
+
+
+def test_tables_read_no_weights(home: Path, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "tiny-one.gguf", "gemma3")
+    before = set((home / ".models").glob("*/model.safetensors"))
+    done = kvlab(home, "tables", "--model", model, "--lengths", "1024", "--variants", "contiguous/f16")
+    assert done.returncode == 0, done.stderr
+    assert "tiny-one" in done.stdout and "window of 5 tokens" in done.stdout
+    assert set((home / ".models").glob("*/model.safetensors")) == before
+
+
+def test_a_whole_run_reads_plain_text(home: Path, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "tiny.gguf", "llama")
+    (tmp_path / "text.txt").write_text("the thing and the other thing, " * 40)
+    settings = ["experiment=quality", "quality.seq_len=64", "quality.batch=2", 'quality.variants=["contiguous","contiguous/q8_0"]']
+    overrides = [word for setting in settings for word in ("--set", setting)]
+    done = kvlab(home, "run", "configs/quality.toml", "--model", model, "--text", tmp_path / "text.txt", *overrides, "--out", tmp_path / "out", "--no-plots")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "out/env.json").read_text())["model"]["name"] == "tiny"
+    assert "contiguous/q8_0" in (tmp_path / "out/cells.csv").read_text()
+
+
+@pytest.mark.parametrize("cut", [0, 3, 30, 700, 20000, -1])
+def test_a_truncated_file_is_refused(cut: int, home: Path, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "cut.gguf", "llama")
+    model.write_bytes(model.read_bytes()[:cut])
+    before = set((home / ".models").glob("*"))
+    for command in (["tables", "--model", model], ["logits", "--model", model, "--text", __file__, "--out", tmp_path / "out"]):
+        assert_refused(kvlab(home, *command), "cut.gguf", "broken, truncated or no GGUF file")
+    assert set((home / ".models").glob("*")) <= before | {home / ".models/sha256", home / ".models/.lock"}
+
+
+@pytest.mark.parametrize("architecture", ["mamba", "bert"])
+def test_an_unknown_architecture_is_refused(architecture: str, home: Path, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "other.gguf", architecture)
+    for command in (["tables", "--model", model], ["logits", "--model", model, "--text", __file__, "--out", tmp_path / "out"]):
+        assert_refused(kvlab(home, *command), f"architecture '{architecture}' is not implemented; known are llama, qwen2")
+
+
+def test_a_tensor_without_a_place_is_refused(home: Path, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "odd.gguf", "qwen3")
+    data = model.read_bytes().replace(b"blk.1.attn_q_norm", b"blk.1.attn_x_norm")
+    model.write_bytes(data)
+    before = set((home / ".models").glob("*"))
+    assert_refused(kvlab(home, "logits", "--model", model, "--text", __file__, "--out", tmp_path / "out"), "blk.1.attn_x_norm.weight has no place")
+    assert set((home / ".models").glob("*-1")) <= before
+
+
+@pytest.mark.parametrize("old, new, said", [
+    (b"tokenizer.ggml.model\x08\0\0\0\x04\0\0\0\0\0\0\0gpt2", b"tokenizer.ggml.model\x08\0\0\0\x04\0\0\0\0\0\0\0rwkv", "tokenizer 'rwkv' is not implemented"),
+    (b"gpt-2", b"gpt-9", "pre-tokenizer 'gpt-9' is not implemented"),
+    (MERGES[3].encode(), "xĠa".encode(), "which are no two tokens that make a third"),
+])
+def test_an_unknown_tokenizer_reads_ids_alone(old: bytes, new: bytes, said: str, home: Path, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "words.gguf", "llama")
+    data = model.read_bytes()
+    assert old in data and len(old) == len(new)
+    model.write_bytes(data.replace(old, new))
+    (tmp_path / "text.txt").write_text("the thing")
+    assert_refused(kvlab(home, "logits", "--model", model, "--text", tmp_path / "text.txt", "--out", tmp_path / "out"), "words.gguf", said)
+    numpy.save(tmp_path / "ids.npy", numpy.arange(5, dtype="<u4"))
+    assert logits_of(home, model, tmp_path / "ids.npy", tmp_path / "out").shape[0] == 5
+
+
+def test_a_full_disk_leaves_nothing(home: Path, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "large.gguf", "llama", rope__scaling__factor=3.0)
+    words = ["logits", "--model", str(model), "--text", str(__file__), "--out", str(tmp_path / "out")]
+    environment = {**os.environ, "KVLAB_HOME": str(home), "KVLAB_PYTHON": ""}
+    before = set((home / ".models").glob("*"))
+    # A file may not grow past 100 KiB: the write fails as on a full disk.
+    command = ["sh", "-c", 'ulimit -f 100; exec "$@"', "sh", PROGRAM, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 2 and "File too large" in done.stderr.splitlines()[-1]
+    assert set((home / ".models").glob("*")) <= before | {home / ".models/sha256", home / ".models/.lock"}
+
+
+@pytest.mark.skipif(not (SMOLLM2.exists() and DATA.is_dir()), reason="no models: ./kvlab models fetch smollm2-135m, and KVLAB_DATA")
+def test_the_known_perplexity_of_smollm2(tmp_path: Path) -> None:
+    text = DATA / "text" / "alice_in_wonderland.txt"
+    done = kvlab(HOME, "logits", "--model", SMOLLM2, "--text", text, "--out", "/dev/full")
+    assert done.returncode == 2
+    (ids,) = (numpy.load(p) for p in (HOME / ".models").glob("*-9e230a8a7a35d94a-tokens-*/tokens.npy"))
+    assert len(ids) == 37014
+    numpy.save(tmp_path / "ids.npy", ids[3000:4024])
+    logits = logits_of(HOME, SMOLLM2, tmp_path / "ids.npy", tmp_path / "out").astype(numpy.float64)
+    top = logits.max(1, keepdims=True)
+    losses = numpy.log(numpy.exp(logits - top).sum(1)) + top[:, 0] - logits[numpy.arange(1024), numpy.roll(ids[3000:4024], -1)]
+    assert abs(numpy.exp(losses[:-1].mean()) - 27.096) < 0.002
+    assert_same_logits(HOME, SMOLLM2, ids[3000:3064], tmp_path)

@@ -1,0 +1,175 @@
+"""Tokenizers out of GGUF files against SentencePiece, and against byte-level BPE as its definition has it, on lines of many scripts."""
+from __future__ import annotations
+
+import io
+import os
+import pydoc_data.topics
+import random
+import sys
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sentencepiece
+from gguf import GGUFWriter
+from gguf_models import byte_vocabulary
+
+HOME = Path(os.environ["KVLAB_HOME"])
+sys.path.insert(0, str(HOME / "harness" / "model"))
+from gguf_file import GgufFile  # noqa: E402
+from gguf_tokenizer import tokenizer_of  # noqa: E402
+
+SMOLLM2 = HOME / ".models" / "smollm2-135m" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+# Latin, Greek, Cyrillic, Hebrew, Arabic, Devanagari, Thai, Hangul, kana, Chinese, symbols, emoji.
+SCRIPTS = [(0x41, 0x7B), (0xC0, 0x180), (0x391, 0x3CA), (0x410, 0x450), (0x5D0, 0x5EB), (0x621, 0x64B), (0x905, 0x94D), (0xE01, 0xE31),
+           (0xAC00, 0xAD00), (0x3041, 0x30FF), (0x4E00, 0x4F00), (0x2190, 0x2200), (0x1F600, 0x1F640)]  # fmt: skip
+
+
+def lines(count: int) -> list[str]:
+    """English with its punctuation, runs of spaces and digits, and words of one script or another."""
+    english = [line for text in pydoc_data.topics.topics.values() for line in text.splitlines() if line.strip()]
+    rng = random.Random(3)
+    found = []
+    for i in range(count):
+        words = rng.choice(english).split(" ")
+        for _ in range(rng.randrange(4)):
+            first, end = SCRIPTS[(i + rng.randrange(2)) % len(SCRIPTS)]
+            words.insert(rng.randrange(len(words) + 1), "".join(chr(rng.randrange(first, end)) for _ in range(rng.randrange(1, 9))))
+        words.insert(rng.randrange(len(words) + 1), rng.choice(["  ", "\t", "1234567", "½³", "don't", "WE'LL", "!?...", "", "\n\n"]))
+        found.append(" ".join(words))
+    return found
+
+
+def words_of(text: str) -> Iterator[str]:
+    """GPT-2's words: a contraction, or letters, digits or others with one space before them, or spaces less the last before a word."""
+
+    def kind(c: str) -> str:
+        return "s" if c.isspace() else {"L": "L", "N": "N"}.get(unicodedata.category(c)[0], "o")
+
+    at = 0
+    while at < len(text):
+        contraction = next((c for c in ("'s", "'t", "'re", "'ve", "'m", "'ll", "'d") if text.startswith(c, at)), "")
+        start = at + (text[at] == " " and at + 1 < len(text) and kind(text[at + 1]) != "s")
+        end = start + 1
+        while end < len(text) and kind(text[end]) == kind(text[start]):
+            end += 1
+        if kind(text[start]) == "s" and end < len(text) and end - start > 1:
+            end -= 1
+        end = at + len(contraction) if contraction else end
+        yield text[at:end]
+        at = end
+
+
+def digits_apart(text: str) -> Iterator[str]:
+    """Every digit by itself, and what is between digits."""
+    between = ""
+    for c in text:
+        if unicodedata.category(c)[0] == "N":
+            yield from [between, c] if between else [c]
+            between = ""
+        else:
+            between += c
+    if between:
+        yield between
+
+
+class ByteLevelBpe:
+    """The definition: of a word's symbols, those of the best-ranked merge are merged, from the left, until none can be."""
+
+    def __init__(self, tokens: list[str], merges: list[str]) -> None:
+        self.ids = {token: i for i, token in enumerate(tokens)}
+        self.ranks = {tuple(merge.split(" ")): i for i, merge in enumerate(merges)}
+        self.letters = byte_vocabulary()[:256]
+
+    def word(self, word: str) -> list[int]:
+        parts = [self.letters[byte] for byte in word.encode()]
+        while True:
+            ranked = [(self.ranks.get(pair, len(self.ranks)), i) for i, pair in enumerate(zip(parts, parts[1:]))]
+            if not ranked or min(ranked)[0] == len(self.ranks):
+                return [self.ids[part] for part in parts]
+            pair = tuple(parts[min(ranked)[1] :][:2])
+            i, merged = 0, []
+            while i < len(parts):
+                both = tuple(parts[i : i + 2]) == pair
+                merged.append(parts[i] + parts[i + 1] if both else parts[i])
+                i += 2 if both else 1
+            parts = merged
+
+    def encode(self, text: str, apart: bool) -> list[int]:
+        return [i for piece in (digits_apart(text) if apart else [text]) for word in words_of(piece) for i in self.word(word)]
+
+
+def trained_merges() -> list[str]:
+    """A few hundred merges that texts of many scripts call for: each time the most frequent pair."""
+    letters = byte_vocabulary()[:256]
+    words = [[letters[byte] for byte in word.encode()] for line in lines(150) for word in words_of(line)]
+    merges = []
+    for _ in range(200):
+        counts: dict[tuple[str, str], int] = {}
+        for word in words:
+            for pair in zip(word, word[1:]):
+                counts[pair] = counts.get(pair, 0) + 1
+        best = max(counts, key=lambda pair: (counts[pair], pair))
+        merges.append(" ".join(best))
+        for word in words:
+            i = 0
+            while i + 1 < len(word):
+                if (word[i], word[i + 1]) == best:
+                    word[i : i + 2] = ["".join(best)]
+                i += 1
+    return merges
+
+
+def write_tokenizer(path: Path, kind: str, tokens: list[str], **lists: list) -> GgufFile:
+    writer = GGUFWriter(path, "llama")
+    writer.add_tokenizer_model(kind)
+    writer.add_token_list(tokens)
+    for name, values in lists.items():
+        getattr(writer, f"add_{name}")(values)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return GgufFile(path)
+
+
+@pytest.mark.parametrize("pre, apart", [("gpt-2", False), ("smollm", True)])
+def test_byte_level_bpe(pre: str, apart: bool, tmp_path: Path) -> None:
+    merges = trained_merges()
+    tokens = list(dict.fromkeys([*byte_vocabulary()[:256], *(merge.replace(" ", "") for merge in merges)]))
+    ours = tokenizer_of(write_tokenizer(tmp_path / "bpe.gguf", "gpt2", tokens, tokenizer_pre=pre, token_merges=merges))
+    definition = ByteLevelBpe(tokens, merges)
+    for line in lines(2000):
+        ids = ours.encode(line).ids
+        assert ids == definition.encode(line, apart), line
+        assert ours.decode(ids) == line
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+def test_sentence_piece(prefix: bool, tmp_path: Path) -> None:
+    trained = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines(2000)), model_writer=trained, model_type="bpe", vocab_size=1500, byte_fallback=True,
+        character_coverage=0.98, normalization_rule_name="identity", add_dummy_prefix=prefix, remove_extra_whitespaces=False,
+        num_threads=1, minloglevel=2,
+    )  # fmt: skip
+    reference = sentencepiece.SentencePieceProcessor(model_proto=trained.getvalue())
+    numbers = range(reference.get_piece_size())
+    types = [2 if reference.is_unknown(i) else 3 if reference.is_control(i) else 6 if reference.is_byte(i) else 1 for i in numbers]
+    ours = tokenizer_of(write_tokenizer(
+        tmp_path / "pieces.gguf", "llama", [reference.id_to_piece(i) for i in numbers], token_types=types,
+        token_scores=[reference.get_score(i) for i in numbers], add_space_prefix=prefix, add_bos_token=False,
+    ))  # fmt: skip
+    for line in lines(10000):
+        ids = ours.encode(line).ids
+        assert ids == reference.encode(line), line
+        assert ours.decode(ids) == line
+
+
+@pytest.mark.skipif(not SMOLLM2.exists(), reason="no models: ./kvlab models fetch smollm2-135m")
+def test_smollm2_reads_as_its_merges_say() -> None:
+    file = GgufFile(SMOLLM2)
+    ours, definition = tokenizer_of(file), ByteLevelBpe(file.get("tokenizer.ggml.tokens", list), file.get("tokenizer.ggml.merges", list))
+    for line in lines(10000):
+        assert ours.encode(line).ids == definition.encode(line, apart=True), line
