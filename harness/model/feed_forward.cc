@@ -1,6 +1,7 @@
 #include "harness/model/feed_forward.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <numeric>
@@ -21,14 +22,16 @@ void activate(Activation activation, Matrix& x) {
 
 // down(act(gate x) * up x), or down(act(up x)) where there is no gate.
 Matrix dense(const Matrix& x, const LayerWeights& layer, Activation activation) {
-  Matrix up = project(x, layer.up, layer.b_up);
   if (layer.gate.rows() == 0) {
+    Matrix up = project(x, layer.up, layer.b_up);
     activate(activation, up);
-  } else {
-    Matrix gate = layer.gate.apply(x);
-    activate(activation, gate);
-    up.array() *= gate.array();
+    return project(up, layer.down, layer.b_down);
   }
+  std::vector<Matrix> both = apply_all(std::array{&layer.up, &layer.gate}, x);
+  Matrix &up = both[0], &gate = both[1];
+  add_bias(layer.b_up, up);
+  activate(activation, gate);
+  up.array() *= gate.array();
   return project(up, layer.down, layer.b_down);
 }
 
@@ -83,9 +86,13 @@ Matrix mixture(const Matrix& x, const LayerWeights& layer, const ModelConfig& c)
 
 }  // namespace
 
+void add_bias(const std::vector<float>& bias, Matrix& y) {
+  if (!bias.empty()) y.rowwise() += Eigen::Map<const Eigen::RowVectorXf>(bias.data(), y.cols());
+}
+
 Matrix project(const Matrix& x, const WeightMatrix& weights, const std::vector<float>& bias) {
   Matrix y = weights.apply(x);
-  if (!bias.empty()) y.rowwise() += Eigen::Map<const Eigen::RowVectorXf>(bias.data(), y.cols());
+  add_bias(bias, y);
   return y;
 }
 

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #else
 #include <Eigen/Core>
+#include <algorithm>
 #endif
 
 namespace kv::model {
@@ -49,6 +50,15 @@ void multiply(const float* x, int64_t n, const float* weights, int64_t rows, int
               int64_t y_stride) {
   using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   using Const = Eigen::Map<const Matrix>;
+  // Eigen sums four rows of x in another order than those that are left over.
+  constexpr int64_t kTogether = 4;
+  if (n > kTogether && n % kTogether != 0) {
+    Matrix whole = Matrix::Zero(n + kTogether - n % kTogether, cols), out(whole.rows(), rows);
+    whole.topRows(n) = Const(x, n, cols);
+    multiply(whole.data(), whole.rows(), weights, rows, cols, out.data(), rows);
+    for (int64_t t = 0; t < n; ++t) std::copy_n(out.row(t).data(), rows, y + t * y_stride);
+    return;
+  }
   using Strided = Eigen::Map<Matrix, Eigen::Unaligned, Eigen::OuterStride<> >;
   Strided(y, n, rows, Eigen::OuterStride<>(y_stride)).noalias() =
       Const(x, n, cols) * Const(weights, rows, cols).transpose();

@@ -7,7 +7,7 @@
 namespace kv::model {
 
 // y[t * y_stride + r] = sum over c of x[t, c] * weights[r, c], for x [n, cols] and weights [rows, cols]. On the calling
-// thread alone; the sums depend on the sizes alone.
+// thread alone. A row's sums do not depend on its place among those of x, and from 16 rows on not on their number.
 void multiply(const float* x, int64_t n, const float* weights, int64_t rows, int64_t cols, float* y,
               int64_t y_stride);
 

@@ -12,8 +12,6 @@
 namespace kv::model {
 namespace {
 
-// A block of rows is converted, multiplied and forgotten while it is in the second-level cache.
-constexpr int64_t kBlockElements = 1 << 17;
 // Below this many multiply-adds threads cost more than they save.
 constexpr int64_t kParallelWork = 1 << 19;
 // Up to so many tokens, 16-bit weights are faster widened in registers than in memory for a library (kernels/LOG.md).
@@ -42,26 +40,44 @@ void WeightMatrix::read(int64_t first, int64_t n, float* to) const {
 }
 
 Matrix WeightMatrix::apply(const Matrix& x) const {
-  const StepParts::Timing timing(Part::kProjections);
-  StepParts::count_product(bytes(), x.rows() * rows_ * cols_);
-  Matrix y(x.rows(), rows_);
-  const int64_t block = std::max<int64_t>(1, kBlockElements / cols_), blocks = (rows_ + block - 1) / block;
-#pragma omp parallel for schedule(dynamic, 1) if (x.rows() * rows_ * cols_ > kParallelWork)
-  for (int64_t b = 0; b < blocks; ++b) {
-    const int64_t first = b * block;
-    part(first, std::min(block, rows_ - first)).apply_block(x, y.data() + first, rows_);
-  }
-  return y;
+  const WeightMatrix* const alone = this;
+  return std::move(apply_all({&alone, 1}, x).front());
 }
 
-void WeightMatrix::apply_block(const Matrix& x, float* y, int64_t y_stride) const {
-  if (is_mappable())
-    return multiply(x.data(), x.rows(), reinterpret_cast<const float*>(data_), rows_, cols_, y, y_stride);
+std::vector<Matrix> apply_all(std::span<const WeightMatrix* const> weights, const Matrix& x) {
+  struct Block {
+    const WeightMatrix* of;
+    int64_t first;
+    float* y;
+  };
+  const StepParts::Timing timing(Part::kProjections);
+  std::vector<Matrix> outputs;
+  std::vector<Block> blocks;
+  int64_t work = 0;
+  for (const WeightMatrix* w : weights) {
+    StepParts::count_product(w->bytes(), x.rows() * w->rows() * w->cols());
+    work += x.rows() * w->rows() * w->cols();
+    Matrix& y = outputs.emplace_back(x.rows(), w->rows());
+    for (int64_t first = 0; first < w->rows(); first += WeightMatrix::kBlockRows)
+      blocks.push_back({w, first, y.data()});
+  }
+#pragma omp parallel for schedule(dynamic, 1) if (work > kParallelWork)
+  for (size_t b = 0; b < blocks.size(); ++b) blocks[b].of->apply_block(x, blocks[b].first, blocks[b].y);
+  return outputs;
+}
+
+void WeightMatrix::apply_block(const Matrix& x, int64_t first, float* y) const {
+  const WeightMatrix block = part(first, std::min(kBlockRows, rows_ - first));
+  if (is_mappable()) {
+    return multiply(x.data(), x.rows(), reinterpret_cast<const float*>(block.data_), block.rows_, cols_,
+                    y + first, rows_);
+  }
   if (x.rows() <= kFewTokens)
-    return cpu::multiply_weights(data_, type_, rows_, cols_, x.data(), x.rows(), y, y_stride);
-  Matrix converted(rows_, cols_);
-  read(0, rows_, converted.data());
-  multiply(x.data(), x.rows(), converted.data(), rows_, cols_, y, y_stride);
+    return cpu::multiply_weights(block.data_, type_, block.rows_, cols_, x.data(), x.rows(), y + first,
+                                 rows_);
+  Matrix converted(block.rows_, cols_);
+  block.read(0, block.rows_, converted.data());
+  multiply(x.data(), x.rows(), converted.data(), block.rows_, cols_, y + first, rows_);
 }
 
 std::vector<const WeightMatrix*> ModelWeights::products() const {

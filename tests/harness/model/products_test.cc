@@ -57,6 +57,27 @@ TEST(Products, OfTheLibraryEqualSumsInFP64) {
   EXPECT_FALSE(model::product_library().empty());
 }
 
+// So a cache's predictions do not depend on the caches that are read beside it.
+TEST(Products, GiveARowTheSameBitsWhateverIsBesideIt) {
+  for (const auto& [out, in] : {std::pair<int64_t, int64_t>{144, 576}, {192, 1536}, {20, 32}, {100, 130}}) {
+    const int64_t rows = out, cols = in;
+    constexpr int64_t kMost = 96, kEnough = 16;
+    const Matrix x = random_matrix(kMost, cols, 1), w = random_matrix(rows, cols, 2);
+    const auto product = [&](const Matrix& of) {
+      Matrix y(of.rows(), rows);
+      model::multiply(of.data(), of.rows(), w.data(), rows, cols, y.data(), rows);
+      return y;
+    };
+    const Matrix all = product(x);
+    for (int64_t n = 2; n < kMost; ++n) {
+      const Matrix same = product(x.row(0).replicate(n, 1));
+      EXPECT_TRUE(same == same.row(0).replicate(n, 1)) << n << " rows of " << cols;
+      if (n >= kEnough)
+        EXPECT_TRUE(product(x.bottomRows(n)) == all.bottomRows(n)) << n << " rows of " << cols;
+    }
+  }
+}
+
 TEST(WeightMatrix, MultipliesEveryTypeAndNumberOfTokens) {
   constexpr int64_t kRows = 300, kCols = 700;  // several blocks, of which the last is not whole
   const Matrix values = random_matrix(kRows, kCols, 3);
