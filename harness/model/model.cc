@@ -18,6 +18,9 @@ namespace {
 
 using ConstMap = Eigen::Map<const Matrix>;
 
+// Below this many values threads cost more than they save.
+constexpr int64_t kParallelValues = 1 << 15;
+
 ModelWeights load(const std::string& path, int64_t memory_bytes) {
   const int64_t memory = memory_bytes > 0 ? memory_bytes : memory::available_memory_bytes();
   return std::filesystem::is_directory(path) ? load_hugging_face(path, memory) : load_llama2c(path, memory);
@@ -28,11 +31,13 @@ Matrix normalise(const Matrix& x, const std::vector<float>& weight, const std::v
                  float epsilon) {
   Matrix y = x;
   if (!bias.empty()) y.colwise() -= x.rowwise().mean();
+  const Eigen::Map<const Eigen::RowVectorXf> scale(weight.data(), x.cols());
+#pragma omp parallel for if (x.size() > kParallelValues)
   for (Eigen::Index t = 0; t < x.rows(); ++t) {
     const float mean_square = y.row(t).squaredNorm() / static_cast<float>(x.cols());
     y.row(t) *= 1.0f / std::sqrt(mean_square + epsilon);
+    y.row(t) = y.row(t).cwiseProduct(scale);
   }
-  y = y * Eigen::Map<const Eigen::RowVectorXf>(weight.data(), x.cols()).asDiagonal();
   if (!bias.empty()) y.rowwise() += Eigen::Map<const Eigen::RowVectorXf>(bias.data(), x.cols());
   return y;
 }
@@ -98,6 +103,7 @@ Matrix step_angles(const ModelConfig& config, const Rope& rope, std::span<const 
 // Rotates every head of x [n, heads * head_dim].
 void rotate_heads(RopePairs pairs, const Matrix& angles, Matrix& x) {
   const int head_dim = static_cast<int>(angles.cols());
+#pragma omp parallel for if (x.size() > kParallelValues)
   for (Eigen::Index t = 0; t < angles.rows(); ++t) {
     for (float* head = x.row(t).data(); head < x.row(t).data() + x.cols(); head += head_dim)
       rotate(pairs, head_dim, angles.row(t).data(), head, head);
@@ -194,6 +200,7 @@ Model::~Model() = default;
 
 const ModelConfig& Model::config() const { return impl_->config(); }
 const ModelWeights& Model::weights() const { return impl_->weights; }
+void Model::multiply_in_bf16() { impl_->weights.multiply_in_bf16(memory::available_memory_bytes()); }
 
 std::vector<float> Model::forward(std::span<const int> tokens, int64_t first_position,
                                   const Attention& attention, Rotary rotary) const {

@@ -108,6 +108,8 @@ class Model {
 
   const ModelConfig& config() const;
   const ModelWeights& weights() const;
+  // As ModelWeights::multiply_in_bf16, within the memory that the system has.
+  void multiply_in_bf16();
 
   // Runs tokens at positions first_position … and returns logits [n, vocab_size]. Throws
   // std::invalid_argument for an id outside the vocabulary, or a position past max_tokens that `rotary`
