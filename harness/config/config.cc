@@ -85,6 +85,7 @@ WorkloadConfig read_workload(Section section, const Catalog& catalog) {
   if (!random && section.has("weights_type"))
     section.fail("weights_type", "is for weights = \"random\"; files have their own");
   w.weights_type = section.choice("weights_type", w.weights_type, {"bf16", "f32"});
+  w.products = section.choice("products", w.products, {"f32", "bf16"});
   section.refuse_the_rest(placing(catalog));
   if (random) {
     for (const char* key : {"model", "tokenizer", "text", "dump"})
@@ -96,6 +97,7 @@ WorkloadConfig read_workload(Section section, const Catalog& catalog) {
   if (any && (w.model.empty() || w.text.empty()))
     section.refuse("needs model and text, or none of model, text and tokenizer");
   if (any) w.family = "model";
+  if (!any && section.has("products")) section.fail("products", "has no use without a model");
   if (!w.dump.empty()) w.family = "dump";
   return w;
 }

@@ -18,6 +18,7 @@ struct WorkloadConfig {
   std::string weights =
       "file";  // family == "model": `model`'s weights, or "random" ones at the geometry of [model]
   std::string weights_type = "bf16";   // type of random weights; or f32
+  std::string products = "f32";        // what a model multiplies in; or bf16
   std::string dump;                    // family == "dump": a safetensors file
   std::string model, text, tokenizer;  // family == "model"; token ids need no tokenizer
 };

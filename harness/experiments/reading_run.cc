@@ -85,14 +85,17 @@ class ReadingRun {
   void close(ReadingCell& c) const {
     measure::Cell& cell = *c.cell;
     measure::Reading& reading = *c.reading;
-    if (reading.failure) std::rethrow_exception(reading.failure);
+    if (reading.decoder.failure()) std::rethrow_exception(reading.decoder.failure());
     const std::span<const SequenceId> ids = reading.decoder.sequences();
     cell.ids.assign(ids.begin(), ids.end());
     cell.prompt = first_reading_step(point_);
     cell.account(std::vector<int64_t>(ids.size(), passages_.length));
     cell.record_kept();
     const double tokens = static_cast<double>(passages_.sequences * passages_.length);
-    cell.result[measure::kTokensPerS] = tokens / reading.seconds;
+    cell.result[measure::kCacheSeconds] = reading.decoder.cache_seconds();
+    cell.result[measure::kSharedSeconds] = reading.decoder.shared_seconds();
+    cell.result[measure::kTokensPerS] =
+        tokens / (reading.decoder.cache_seconds() + reading.decoder.shared_seconds());
     cell.cache.reset();
     cell.result[results::kStatus] = results::Status::kOk;
     if (point_.experiment->settings[kStepTokensKey] > 1) check_chunks(c);
@@ -279,14 +282,11 @@ void record_chunks(measure::Cell& cell, int64_t step, double difference,
                     verify::in_short(bound) + ")");
 }
 
-void fit_readings(measure::SweepPoint& point) {
-  // A step's distributions over the vocabulary: the reference's, and each thread's logits and distribution.
-  const measure::StepSchedule schedule = schedule_of(point);
-  const double rows = static_cast<double>(point.batch) *
-                      static_cast<double>(std::min(std::max(schedule.prompt, schedule.step), point.seq_len));
-  const double a_logit = sizeof(double) + sizeof(float) * (1.0 + point.threads);
-  const int vocab = point.source->model()->config().vocab_size;
-  const auto step = static_cast<int64_t>(std::min(rows * vocab * a_logit, 1e18));
+void fit_readings(measure::SweepPoint& point, int64_t first) {
+  const measure::Passages passages{
+      .sequences = point.batch, .length = point.seq_len, .ids = {}, .first = first};
+  const int64_t step = measure::step_bytes(point.source->model()->config(), schedule_of(point), passages,
+                                           std::ssize(point.cells));
   // Growing holds the old and the new buffer.
   fit_side_by_side(
       point, 2 * measure::held_bytes(point, full_f32()) + step,

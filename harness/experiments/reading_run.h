@@ -38,8 +38,8 @@ void record_chunks(measure::Cell& cell, int64_t step, double difference,
 int64_t first_reading_step(const measure::SweepPoint& point);
 
 // Decides the listed cells' memory and which are read side by side: with the reference, `point.batch` sequences of
-// `point.seq_len` tokens.
-void fit_readings(measure::SweepPoint& point);
+// `point.seq_len` tokens, of which the predictions from position `first` on are scored.
+void fit_readings(measure::SweepPoint& point, int64_t first);
 
 // Reads and summarises; empty if stopped. `positions`: receives summaries by position, if not null.
 std::vector<results::Row> run_reading(const measure::SweepPoint& point, const measure::RunControl& control,

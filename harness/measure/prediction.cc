@@ -24,29 +24,49 @@ std::vector<math::Stretch> stretches(std::span<const Prediction> predictions, in
   return out;
 }
 
+// A logit less the normaliser is a log-probability.
+struct Softmax {
+  explicit Softmax(std::span<const float> logits) {
+    const auto largest = std::max_element(logits.begin(), logits.end());
+    top = static_cast<int>(largest - logits.begin());
+    double sum = 0;
+    for (const float x : logits) sum += std::exp(double{x} - *largest);
+    normaliser = *largest + std::log(sum);
+  }
+
+  int top;
+  double normaliser;
+};
+
 }  // namespace
 
 Distribution distribution_of(std::span<const float> logits) {
-  Distribution d;
-  const auto largest = std::max_element(logits.begin(), logits.end());
-  d.top = static_cast<int>(largest - logits.begin());
-  double sum = 0;
-  for (const float x : logits) sum += std::exp(double{x} - *largest);
-  const double normaliser = *largest + std::log(sum);
+  const Softmax softmax(logits);
+  Distribution d{.log_p = {}, .p = {}, .top = softmax.top};
   d.log_p.reserve(logits.size());
-  for (const float x : logits) d.log_p.push_back(x - normaliser);
+  d.p.reserve(logits.size());
+  for (const float x : logits) {
+    d.log_p.push_back(x - softmax.normaliser);
+    d.p.push_back(std::exp(d.log_p.back()));
+  }
   return d;
 }
 
-Prediction compare_predictions(const Distribution& got, const Distribution& reference, int came) {
+double loss_of(std::span<const float> logits, int came) {
+  return Softmax(logits).normaliser - logits[static_cast<size_t>(came)];
+}
+
+Prediction compare_predictions(std::span<const float> logits, const Distribution& reference, int came) {
+  const Softmax got(logits);
   const auto token = static_cast<size_t>(came);
   double kl = 0;
-  for (size_t i = 0; i < got.log_p.size(); ++i)
-    kl += std::exp(reference.log_p[i]) * (reference.log_p[i] - got.log_p[i]);
-  return {.loss = -got.log_p[token],
-          .loss_change = reference.log_p[token] - got.log_p[token],
+  for (size_t i = 0; i < logits.size(); ++i)
+    kl += reference.p[i] * (reference.log_p[i] - (logits[i] - got.normaliser));
+  const double log_p = logits[token] - got.normaliser;
+  return {.loss = -log_p,
+          .loss_change = reference.log_p[token] - log_p,
           .kl = std::max(0.0, kl),  // rounding can make a zero divergence negative
-          .p_change = std::exp(got.log_p[token]) - std::exp(reference.log_p[token]),
+          .p_change = std::exp(log_p) - reference.p[token],
           .same_top = got.top == reference.top};
 }
 

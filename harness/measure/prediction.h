@@ -9,12 +9,14 @@
 
 namespace kv::measure {
 
-// Log-probabilities of the next token, nats.
+// Probabilities of the next token.
 struct Distribution {
-  std::vector<double> log_p;  // [vocab_size]
-  int top = 0;                // the likeliest token; the first of equals
+  std::vector<double> log_p, p;  // [vocab_size]; nats
+  int top = 0;                   // the likeliest token; the first of equals
 };
 Distribution distribution_of(std::span<const float> logits);
+// -log p of the token that came, nats.
+double loss_of(std::span<const float> logits, int came);
 
 // One position, compared with the full f32 cache's distribution there.
 struct Prediction {
@@ -24,7 +26,7 @@ struct Prediction {
   double p_change = 0;     // change of the actual token's probability
   bool same_top = true;
 };
-Prediction compare_predictions(const Distribution& got, const Distribution& reference, int came);
+Prediction compare_predictions(std::span<const float> logits, const Distribution& reference, int came);
 
 // Losses of neighbouring tokens are correlated. Standard errors and bootstraps take stretches of this many positions
 // as independent, not tokens.

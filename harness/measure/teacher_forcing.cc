@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
-#include <stdexcept>
 
-#include "harness/measure/timing.h"
 #include "harness/memory/ledger.h"
 #include "variants/cache/cache.h"
 #include "variants/cache/prefill.h"
@@ -15,53 +13,69 @@
 namespace kv::measure {
 namespace {
 
-// One step of all readings: tokens [first, first + n) of every sequence.
-struct Step {
-  const Passages& passages;
-  int64_t first, n;
-  std::vector<int> ids;                   // [sequences, n]
-  std::vector<Distribution> reference{};  // [sequences, n]
-
-  std::vector<float> logits(Reading& reading) const {
-    Stopwatch watch;
-    std::vector<float> all = reading.decoder.step(ids, n);
-    reading.seconds += watch.lap();
-    return all;
-  }
-
-  void read_reference(Reading& reading) {
-    const std::vector<float> all = logits(reading);
-    const size_t vocab = all.size() / ids.size();
-    for (size_t at = 0; at < ids.size(); ++at)
-      reference.push_back(distribution_of(std::span(all).subspan(at * vocab, vocab)));
-    for (size_t at = 0; at < ids.size(); ++at) record(reading, at, reference[at]);
-  }
-
-  void read(Reading& reading) const {
-    const std::vector<float> all = logits(reading);
-    const size_t vocab = all.size() / ids.size();
-    for (size_t at = 0; at < ids.size(); ++at)
-      record(reading, at, distribution_of(std::span(all).subspan(at * vocab, vocab)));
-  }
-
-  void record(Reading& reading, size_t at, const Distribution& got) const {
-    const auto sequence = static_cast<int64_t>(at) / n, position = first + static_cast<int64_t>(at) % n;
-    reading.predictions[static_cast<size_t>(sequence * passages.length + position)] =
-        compare_predictions(got, reference[at], passages.id(static_cast<int>(sequence), position + 1));
-  }
-};
-
-void read_all(const Step& step, std::span<Reading* const> readings) {
-#pragma omp parallel for schedule(dynamic, 1)
-  for (size_t i = 0; i < readings.size(); ++i) {
-    if (readings[i]->failure) continue;
-    try {
-      step.read(*readings[i]);
-    } catch (...) {
-      readings[i]->failure = std::current_exception();
+// One step: tokens [first, first + n) of every sequence.
+class Step {
+ public:
+  Step(const Passages& passages, int64_t first, int64_t n)
+      : passages_(passages), first_(first), n_(n), ids_(tokens_of_step(passages, first, n)) {
+    for (int64_t at = 0; at < std::ssize(ids_); ++at) {
+      if (position(at) >= passages.first) scored_.push_back(at);
     }
   }
-}
+
+  // All readings that go on, of which the first is the reference.
+  void read(std::span<Reading* const> readings) {
+    const auto rows = std::max<size_t>(ids_.size(), 1);
+    const size_t most = std::max<size_t>(1, static_cast<size_t>(kRowsSideBySide) / rows);
+    for (size_t begin = 0; begin < readings.size(); begin += most)
+      read_side_by_side(readings.subspan(begin, std::min(most, readings.size() - begin)), begin == 0);
+  }
+
+ private:
+  int64_t position(int64_t at) const { return first_ + at % n_; }
+
+  void read_side_by_side(std::span<Reading* const> readings, bool with_reference) {
+    std::vector<model::CachedModel*> models;
+    for (Reading* r : readings) models.push_back(&r->decoder);
+    std::vector<float> logits;
+    try {
+      logits = model::CachedModel::step_together(models, ids_, n_, scored_);
+    } catch (...) {
+      if (with_reference || !models.front()->failure()) throw;
+      return;  // all have failed
+    }
+    if (with_reference && models.front()->failure()) std::rethrow_exception(models.front()->failure());
+    if (scored_.empty()) return;
+    const auto count = std::ssize(scored_), vocab = std::ssize(logits) / (count * std::ssize(readings));
+    const auto logits_of = [&](int64_t row) {
+      return std::span<const float>(logits).subspan(static_cast<size_t>(row * vocab),
+                                                    static_cast<size_t>(vocab));
+    };
+    if (with_reference) {
+      reference_.resize(scored_.size());
+#pragma omp parallel for schedule(dynamic, 1)
+      for (int64_t row = 0; row < count; ++row)
+        reference_[static_cast<size_t>(row)] = distribution_of(logits_of(row));
+    }
+#pragma omp parallel for schedule(dynamic, 1)
+    for (int64_t row = 0; row < count * std::ssize(readings); ++row)
+      record(*readings[static_cast<size_t>(row / count)], row % count, logits_of(row));
+  }
+
+  void record(Reading& reading, int64_t row, std::span<const float> logits) const {
+    if (reading.decoder.failure()) return;
+    const int64_t at = scored_[static_cast<size_t>(row)], sequence = at / n_;
+    reading.predictions[static_cast<size_t>(sequence * passages_.length + position(at))] =
+        compare_predictions(logits, reference_[static_cast<size_t>(row)],
+                            passages_.id(static_cast<int>(sequence), position(at) + 1));
+  }
+
+  const Passages& passages_;
+  const int64_t first_, n_;
+  const std::vector<int> ids_;           // [sequences, n]
+  std::vector<int64_t> scored_;          // indices into ids_ whose predictions count
+  std::vector<Distribution> reference_;  // [scored]
+};
 
 }  // namespace
 
@@ -80,13 +94,33 @@ bool agrees_in_chunks(const LayerSpecs& specs) {
   });
 }
 
+int64_t step_bytes(const model::ModelConfig& config, const StepSchedule& schedule, const Passages& passages,
+                   int64_t readings) {
+  // In floating point: a config may ask for absurdly many.
+  const double sequences = passages.sequences, length = static_cast<double>(passages.length),
+               prompt = std::min(static_cast<double>(schedule.prompt), length),
+               step = std::min(static_cast<double>(schedule.step), length),
+               scored = std::max(step, prompt - static_cast<double>(passages.first));
+  const auto side_by_side = [&](double rows) {
+    return std::max(rows, std::min(rows * static_cast<double>(readings + 1), double{kRowsSideBySide}));
+  };
+  const double activations = 8.0 * config.dim + 4.0 * config.hidden_dim +
+                             4.0 * config.head_dim() * (config.q_heads + 2 * config.kv_heads);
+  const double bytes = side_by_side(sequences * std::max(prompt, step)) * activations * sizeof(float) +
+                       side_by_side(sequences * scored) * config.vocab_size * sizeof(float) +
+                       sequences * scored * config.vocab_size * 2 * sizeof(double);
+  return static_cast<int64_t>(std::min(bytes, 1e18));
+}
+
 bool read_together(const Passages& passages, const StepSchedule& schedule, Reading& reference,
                    std::span<Reading* const> readings, const std::function<bool(int64_t tokens)>& go_on) {
   for (int64_t first = 0, n; first < passages.length; first += n) {
     n = std::min(schedule.tokens(first), passages.length - first);
-    Step step{.passages = passages, .first = first, .n = n, .ids = tokens_of_step(passages, first, n)};
-    step.read_reference(reference);
-    read_all(step, readings);
+    std::vector<Reading*> side_by_side{&reference};
+    for (Reading* r : readings) {
+      if (!r->decoder.failure()) side_by_side.push_back(r);
+    }
+    Step(passages, first, n).read(side_by_side);
     if (!go_on(n)) return false;
   }
   return true;
@@ -110,7 +144,7 @@ std::vector<std::vector<Prediction>> read_specs(const model::Model& model, const
   read_together(passages, schedule, reference, pointers, [](int64_t) { return true; });
   std::vector<std::vector<Prediction>> predictions;
   for (const auto& reading : readings) {
-    if (reading->failure) std::rethrow_exception(reading->failure);
+    if (reading->decoder.failure()) std::rethrow_exception(reading->decoder.failure());
     predictions.push_back(std::move(reading->predictions));
   }
   return predictions;

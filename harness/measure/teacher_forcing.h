@@ -1,9 +1,9 @@
 // Teacher forcing: caches under test read the same tokens side by side. Every prediction is compared with that of the
 // full f32 cache at the same position.
 //
-// All caches of a group take a step before any takes the next. A reference distribution is compared and discarded,
-// however long the text is, and drift of the machine affects all caches alike. Each cache's step runs on one thread;
-// threads share out the caches.
+// All caches of a group take a step before any takes the next. They read the same tokens with the same weights, so their
+// rows lie side by side in the model's products, and weights are read once a step. Attention and caches are each one's own;
+// threads share out the caches. A reference distribution is compared and discarded, however long the text is.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +39,14 @@ struct StepSchedule {
   int64_t tokens(int64_t first) const { return first == 0 && prompt > 0 ? prompt : step; }
 };
 
+// Rows of a product beyond which more of them side by side gain nothing. Steps of more caches are several, one after
+// another, of at most so many rows or of one cache.
+inline constexpr int64_t kRowsSideBySide = 512;
+
+// Bytes that a step of `readings` caches beside the reference needs at most for its logits, distributions and activations.
+int64_t step_bytes(const model::ModelConfig& config, const StepSchedule& schedule, const Passages& passages,
+                   int64_t readings);
+
 // True if a cache must answer steps of several tokens as it answers the same q, k and v in decode. False if rows are
 // encoded in groups, since a chunk's first queries see encoded rows that decode would still hold raw, and if the
 // first step is cut as a prompt or reads its rows as they came.
@@ -50,13 +58,12 @@ struct Reading {
         predictions(static_cast<size_t>(passages.sequences * passages.length)) {}
 
   model::CachedModel decoder;
-  std::vector<Prediction> predictions;  // [sequences, length]
-  double seconds = 0;                   // in the model and its cache
-  std::exception_ptr failure;           // the reason for stopping early
+  // [sequences, length]; those before Passages::first are not formed.
+  std::vector<Prediction> predictions;
 };
 
-// Calls `go_on` after every step with its tokens of a sequence; returns false if go_on did. A reader that runs out of
-// memory stops alone; the reference's std::bad_alloc is thrown.
+// Calls `go_on` after every step with its tokens of a sequence; returns false if go_on did. A reader whose cache throws
+// stops alone, with the exception as its decoder's failure(); what the reference or the model throws is thrown.
 bool read_together(const Passages& passages, const StepSchedule& schedule, Reading& reference,
                    std::span<Reading* const> readings, const std::function<bool(int64_t tokens)>& go_on);
 

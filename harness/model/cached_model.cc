@@ -1,6 +1,9 @@
 #include "harness/model/cached_model.h"
 
+#include <omp.h>
+
 #include <algorithm>
+#include <chrono>
 #include <stdexcept>
 
 #include "harness/model/step_parts.h"
@@ -24,6 +27,16 @@ void check_window(const ModelConfig& config, const Cache& cache) {
                                 "), or shorter sequences");
   }
 }
+
+class Seconds {
+ public:
+  double so_far() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
 
 }  // namespace
 
@@ -68,18 +81,74 @@ std::vector<float> CachedModel::prompt(std::span<const int> ids, int64_t n) {
   return step(ids, n, last);
 }
 
-std::vector<float> CachedModel::step(std::span<const int> ids, int64_t n, std::span<const int64_t> wanted) {
-  std::vector<int64_t> positions(ids.size());
-  for (size_t i = 0; i < positions.size(); ++i) positions[i] = tokens_ + static_cast<int64_t>(i) % n;
-  std::vector<float> logits = model_.forward(
-      ids, positions,
+std::vector<float> CachedModel::step(std::span<const int> ids, int64_t n, Model::Wanted wanted) {
+  CachedModel* const alone = this;
+  return step_together({&alone, 1}, ids, n, wanted);
+}
+
+std::vector<float> CachedModel::step_together(std::span<CachedModel* const> models, std::span<const int> ids,
+                                              int64_t n, Model::Wanted wanted) {
+  const Seconds whole;
+  const CachedModel& first = *models.front();
+  const ModelConfig& config = first.model_.config();
+  const auto each = std::ssize(ids), all = each * std::ssize(models);
+  std::vector<int> tokens;
+  std::vector<int64_t> positions, logits_of;
+  std::vector<Rotary> rotary;
+  for (const CachedModel* m : models) {
+    if (wanted) {
+      for (const int64_t at : *wanted) logits_of.push_back(std::ssize(tokens) + at);
+    }
+    tokens.insert(tokens.end(), ids.begin(), ids.end());
+    rotary.insert(rotary.end(), ids.size(), m->rotary_);
+    for (int64_t i = 0; i < each; ++i) positions.push_back(first.tokens_ + i % n);
+  }
+  double in_caches = 0;
+  std::vector<float> logits = first.model_.forward(
+      tokens, positions,
       [&](int layer, int64_t, const float* q, const float* k, const float* v, float* out) {
-        attend(layer, n, q, k, v, out);
+        in_caches += each_alone(models, [&](CachedModel& m, int64_t at) {
+          const int64_t from = at * each * config.head_dim();
+          m.attend(layer, n, all, q + from, k + from, v + from, out + from);
+        });
       },
-      rotary_, wanted,
-      [&](int layer, const float* projected, float* out) { recur(layer, n, projected, out); });
-  tokens_ += n;
+      rotary, wanted ? Model::Wanted(logits_of) : std::nullopt,
+      [&](int layer, const float* projected, float* out) {
+        const LayerWeights& weights = first.model_.weights().layers[static_cast<size_t>(layer)];
+        in_caches += each_alone(models, [&](CachedModel& m, int64_t at) {
+          m.recur(layer, n, projected + at * each * weights.recurrent_in.rows(),
+                  out + at * each * weights.recurrent_out.cols());
+        });
+      });
+  const double share = (whole.so_far() - in_caches) / static_cast<double>(models.size());
+  for (CachedModel* m : models) {
+    if (m->failure_) continue;
+    m->tokens_ += n;
+    m->shared_seconds_ += share;
+  }
   return logits;
+}
+
+double CachedModel::each_alone(std::span<CachedModel* const> models,
+                               const std::function<void(CachedModel& model, int64_t at)>& work) {
+  const Seconds whole;
+  const auto count = std::ssize(models);
+  // Fewer models than threads share them one after another.
+#pragma omp parallel for schedule(dynamic, 1) if (count > 1 && count >= omp_get_max_threads())
+  for (int64_t at = 0; at < count; ++at) {
+    CachedModel& m = *models[static_cast<size_t>(at)];
+    if (m.failure_) continue;
+    const Seconds own;
+    try {
+      work(m, at);
+    } catch (...) {
+      m.failure_ = std::current_exception();
+    }
+    m.cache_seconds_ += own.so_far();
+  }
+  const auto failed = [](const CachedModel* m) { return m->failure_ != nullptr; };
+  if (std::all_of(models.begin(), models.end(), failed)) std::rethrow_exception(models.front()->failure_);
+  return whole.so_far();
 }
 
 void CachedModel::fork(int samples) {
@@ -110,11 +179,12 @@ void CachedModel::recur(int layer, int64_t n, const float* projected, float* out
   linear_rows_.copy_out(config.linear, weights, config.norm_epsilon, projected, out);
 }
 
-void CachedModel::attend(int layer, int64_t n, const float* q, const float* k, const float* v, float* out) {
-  const std::span<const StepInput> inputs = rows_.lay_out(model_.config(), layer, ids_, n, q, k, v);
+void CachedModel::attend(int layer, int64_t n, int64_t rows, const float* q, const float* k, const float* v,
+                         float* out) {
+  const std::span<const StepInput> inputs = rows_.lay_out(model_.config(), layer, ids_, n, rows, q, k, v);
   step_cache(layer, inputs);
   tell(layer, inputs);
-  rows_.copy_out(model_.config(), out);
+  rows_.copy_out(model_.config(), rows, out);
 }
 
 void CachedModel::step_cache(int layer, std::span<const StepInput> inputs) {

@@ -2,10 +2,12 @@
 //
 // Every token is appended and attended by Cache::step, layer by layer, as in decode, and what the cache does
 // to one layer's output reaches the next. The sequences share the model's matrix products, but not a row of
-// the cache.
+// the cache. So can several models with caches of their own.
 #pragma once
 
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -37,6 +39,15 @@ class CachedModel : public Decoder {
   std::vector<float> step(std::span<const int> ids, int64_t n) override { return step(ids, n, {}); }
   // The same as a part of a prompt: logits of the last token of each sequence, [sequences, vocab_size].
   std::vector<float> prompt(std::span<const int> ids, int64_t n) override;
+  // Gives the sequences of each of these models the same next n tokens, ids [sequences, n], as one step. The models have
+  // the same weights, number of sequences and tokens so far. The rows of all lie side by side in each product; caches and
+  // attention are each model's own. `wanted`: indices into `ids`. Returns logits [models, wanted, vocab_size].
+  //
+  // A model whose cache throws keeps the exception as its failure() and stops alone; its logits mean nothing. If all have
+  // failed, throws the first one's. Also throws what Model::forward throws.
+  static std::vector<float> step_together(std::span<CachedModel* const> models, std::span<const int> ids,
+                                          int64_t n, Model::Wanted wanted = {});
+  std::exception_ptr failure() const { return failure_; }
   // The cache has been given `tokens` tokens of each sequence by someone else.
   void follow(int64_t tokens) { tokens_ += tokens; }
 
@@ -46,9 +57,17 @@ class CachedModel : public Decoder {
   int sequence_count() const override { return static_cast<int>(ids_.size()); }
   int64_t tokens() const override { return tokens_; }  // a sequence, so far
 
+  // Time of all steps: in this model's cache, and its even share of the rest, which the models of a step do as one.
+  double cache_seconds() const { return cache_seconds_; }
+  double shared_seconds() const { return shared_seconds_; }
+
  private:
-  std::vector<float> step(std::span<const int> ids, int64_t n, std::span<const int64_t> wanted);
-  void attend(int layer, int64_t n, const float* q, const float* k, const float* v, float* out);
+  std::vector<float> step(std::span<const int> ids, int64_t n, Model::Wanted wanted);
+  // Calls work(model, its index) for each that has not failed. Returns the seconds until all have done it.
+  static double each_alone(std::span<CachedModel* const> models,
+                           const std::function<void(CachedModel& model, int64_t at)>& work);
+  // q, k, v and out have `rows` rows a head, of which the first are this model's.
+  void attend(int layer, int64_t n, int64_t rows, const float* q, const float* k, const float* v, float* out);
   void recur(int layer, int64_t n, const float* projected, float* out);
   // Cache::step, its parts timed.
   void step_cache(int layer, std::span<const StepInput> inputs);
@@ -58,6 +77,8 @@ class CachedModel : public Decoder {
   Rotary rotary_;
   std::vector<SequenceId> ids_;
   int64_t tokens_ = 0;
+  std::exception_ptr failure_;
+  double cache_seconds_ = 0, shared_seconds_ = 0;
   StepRows rows_;
   LinearRows linear_rows_;
   std::vector<std::vector<ConvolutionWindow>> windows_;  // [layers][sequences]

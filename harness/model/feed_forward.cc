@@ -1,6 +1,7 @@
 #include "harness/model/feed_forward.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <numeric>
@@ -9,26 +10,41 @@ namespace kv::model {
 namespace {
 
 // silu(a) = a / (1 + exp(-a)); gelu(a) = a / 2 (1 + tanh(sqrt(2 / pi) (a + 0.044715 a³)))
-void activate(Activation activation, Matrix& x) {
-  const auto a = x.array();
+using Values = Eigen::Map<Eigen::ArrayXf>;
+
+void activate(Activation activation, Values a) {
   if (activation == Activation::kSilu) {
-    x = (a / (1.0f + (-a).exp())).matrix();
+    a = a / (1.0f + (-a).exp());
     return;
   }
   const float scale = std::sqrt(2.0f / std::numbers::pi_v<float>);
-  x = (0.5f * a * (1.0f + (scale * (a + 0.044715f * a.cube())).tanh())).matrix();
+  a = 0.5f * a * (1.0f + (scale * (a + 0.044715f * a.cube())).tanh());
+}
+
+// Calls work(first, count) for stretches of `size` values, which threads share.
+void each_stretch(int64_t size, const auto& work) {
+  constexpr int64_t kStretch = 1 << 13;  // a multiple of all vectors, so that every value is computed alike
+#pragma omp parallel for if (size > 4 * kStretch)
+  for (int64_t first = 0; first < size; first += kStretch) work(first, std::min(kStretch, size - first));
 }
 
 // down(act(gate x) * up x), or down(act(up x)) where there is no gate.
 Matrix dense(const Matrix& x, const LayerWeights& layer, Activation activation) {
-  Matrix up = project(x, layer.up, layer.b_up);
   if (layer.gate.rows() == 0) {
-    activate(activation, up);
-  } else {
-    Matrix gate = layer.gate.apply(x);
-    activate(activation, gate);
-    up.array() *= gate.array();
+    Matrix up = project(x, layer.up, layer.b_up);
+    each_stretch(up.size(), [&](int64_t first, int64_t count) {
+      activate(activation, Values(up.data() + first, count));
+    });
+    return project(up, layer.down, layer.b_down);
   }
+  std::vector<Matrix> both = apply_all(std::array{&layer.up, &layer.gate}, x);
+  Matrix &up = both[0], &gate = both[1];
+  add_bias(layer.b_up, up);
+  each_stretch(up.size(), [&](int64_t first, int64_t count) {
+    const Values g(gate.data() + first, count);
+    activate(activation, g);
+    Values(up.data() + first, count) *= g;
+  });
   return project(up, layer.down, layer.b_down);
 }
 
@@ -83,9 +99,13 @@ Matrix mixture(const Matrix& x, const LayerWeights& layer, const ModelConfig& c)
 
 }  // namespace
 
+void add_bias(const std::vector<float>& bias, Matrix& y) {
+  if (!bias.empty()) y.rowwise() += Eigen::Map<const Eigen::RowVectorXf>(bias.data(), y.cols());
+}
+
 Matrix project(const Matrix& x, const WeightMatrix& weights, const std::vector<float>& bias) {
   Matrix y = weights.apply(x);
-  if (!bias.empty()) y.rowwise() += Eigen::Map<const Eigen::RowVectorXf>(bias.data(), y.cols());
+  add_bias(bias, y);
   return y;
 }
 

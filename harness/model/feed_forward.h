@@ -6,7 +6,9 @@
 
 namespace kv::model {
 
-// x Wᵀ + bias, [n, in] to [n, out]; an empty bias is none.
+// An empty bias is none.
+void add_bias(const std::vector<float>& bias, Matrix& y);
+// x Wᵀ + bias, [n, in] to [n, out].
 Matrix project(const Matrix& x, const WeightMatrix& weights, const std::vector<float>& bias);
 
 // x [n, dim] to [n, dim].

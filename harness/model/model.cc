@@ -3,6 +3,7 @@
 #include "harness/model/model.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <numeric>
@@ -17,6 +18,9 @@ namespace {
 
 using ConstMap = Eigen::Map<const Matrix>;
 
+// Below this many values threads cost more than they save.
+constexpr int64_t kParallelValues = 1 << 15;
+
 ModelWeights load(const std::string& path, int64_t memory_bytes) {
   const int64_t memory = memory_bytes > 0 ? memory_bytes : memory::available_memory_bytes();
   return std::filesystem::is_directory(path) ? load_hugging_face(path, memory) : load_llama2c(path, memory);
@@ -27,11 +31,13 @@ Matrix normalise(const Matrix& x, const std::vector<float>& weight, const std::v
                  float epsilon) {
   Matrix y = x;
   if (!bias.empty()) y.colwise() -= x.rowwise().mean();
+  const Eigen::Map<const Eigen::RowVectorXf> scale(weight.data(), x.cols());
+#pragma omp parallel for if (x.size() > kParallelValues)
   for (Eigen::Index t = 0; t < x.rows(); ++t) {
     const float mean_square = y.row(t).squaredNorm() / static_cast<float>(x.cols());
     y.row(t) *= 1.0f / std::sqrt(mean_square + epsilon);
+    y.row(t) = y.row(t).cwiseProduct(scale);
   }
-  y = y * Eigen::Map<const Eigen::RowVectorXf>(weight.data(), x.cols()).asDiagonal();
   if (!bias.empty()) y.rowwise() += Eigen::Map<const Eigen::RowVectorXf>(bias.data(), x.cols());
   return y;
 }
@@ -47,7 +53,7 @@ void normalise_heads(const std::vector<float>& weight, float epsilon, Matrix& x)
 Matrix recur(const Matrix& x, const LayerWeights& layer, int l, const Model::Recurrence& recurrence) {
   if (!recurrence) throw std::logic_error("forward: nobody keeps the state of layer " + std::to_string(l));
   const Matrix projected = layer.recurrent_in.apply(x);
-  Matrix out(x.rows(), layer.recurrent_out.cols());
+  Matrix out = Matrix::Zero(x.rows(), layer.recurrent_out.cols());
   recurrence(l, projected.data(), out.data());
   return layer.recurrent_out.apply(out);
 }
@@ -71,13 +77,25 @@ Matrix join_heads(const std::vector<float>& x, int heads, Eigen::Index n) {
   return out;
 }
 
-// The angles of each token, [n, head_dim]; no rows where nothing is rotated, or by the cache.
+// `rotary` is one for all tokens, or one a token.
+Rotary rotary_of(std::span<const Rotary> rotary, size_t token) {
+  return rotary[rotary.size() > 1 ? token : 0];
+}
+
+// The angles of each token, [n, head_dim], of which a token that its cache rotates has none; no rows where nothing is
+// rotated.
 Matrix step_angles(const ModelConfig& config, const Rope& rope, std::span<const int64_t> positions,
-                   Rotary rotary) {
-  if (rotary == Rotary::kCache || !config.rotary) return {};
-  Matrix angles(static_cast<Eigen::Index>(positions.size()), config.head_dim());
+                   std::span<const Rotary> rotary) {
+  const auto by_cache = [](Rotary r) { return r == Rotary::kCache; };
+  if (!config.rotary || std::all_of(rotary.begin(), rotary.end(), by_cache)) return {};
+  const int half = config.head_dim() / 2;
+  Matrix angles(static_cast<Eigen::Index>(positions.size()), 2 * half);
   for (Eigen::Index t = 0; t < angles.rows(); ++t) {
-    rope_angles(rope, config.head_dim(), positions[static_cast<size_t>(t)], angles.row(t).data());
+    const auto at = static_cast<size_t>(t);
+    if (by_cache(rotary_of(rotary, at)))
+      angles.row(t) << Eigen::RowVectorXf::Ones(half), Eigen::RowVectorXf::Zero(half);
+    else
+      rope_angles(rope, config.head_dim(), positions[at], angles.row(t).data());
   }
   return angles;
 }
@@ -85,6 +103,7 @@ Matrix step_angles(const ModelConfig& config, const Rope& rope, std::span<const 
 // Rotates every head of x [n, heads * head_dim].
 void rotate_heads(RopePairs pairs, const Matrix& angles, Matrix& x) {
   const int head_dim = static_cast<int>(angles.cols());
+#pragma omp parallel for if (x.size() > kParallelValues)
   for (Eigen::Index t = 0; t < angles.rows(); ++t) {
     for (float* head = x.row(t).data(); head < x.row(t).data() + x.cols(); head += head_dim)
       rotate(pairs, head_dim, angles.row(t).data(), head, head);
@@ -98,7 +117,8 @@ struct Model::Impl {
 
   const ModelConfig& config() const { return weights.config; }
 
-  void check_step(std::span<const int> tokens, std::span<const int64_t> positions, Rotary rotary) const;
+  void check_step(std::span<const int> tokens, std::span<const int64_t> positions,
+                  std::span<const Rotary> rotary) const;
   Matrix embed(std::span<const int> tokens, std::span<const int64_t> positions) const;
   Matrix attend(const Matrix& x, const LayerWeights& layer, int l, const Matrix& angles,
                 const Attention& attention) const;
@@ -106,11 +126,12 @@ struct Model::Impl {
 };
 
 void Model::Impl::check_step(std::span<const int> tokens, std::span<const int64_t> positions,
-                             Rotary rotary) const {
+                             std::span<const Rotary> rotary) const {
   if (tokens.size() != positions.size()) throw std::logic_error("forward: a token without a position");
   if (tokens.empty()) return;
   const auto [low, high] = std::minmax_element(positions.begin(), positions.end());
-  const bool limited = rotary == Rotary::kTrained || !config().rotary;
+  const bool limited =
+      !config().rotary || std::find(rotary.begin(), rotary.end(), Rotary::kTrained) != rotary.end();
   if (*low < 0 || (limited && *high >= config().max_tokens)) {
     throw std::invalid_argument("model " + weights.path + ": positions " + std::to_string(*low) + " to " +
                                 std::to_string(*high) + " asked for, its " +
@@ -140,8 +161,11 @@ Matrix Model::Impl::embed(std::span<const int> tokens, std::span<const int64_t> 
 
 Matrix Model::Impl::attend(const Matrix& x, const LayerWeights& layer, int l, const Matrix& angles,
                            const Attention& attention) const {
-  Matrix q = project(x, layer.wq, layer.bq), k = project(x, layer.wk, layer.bk);
-  const Matrix v = project(x, layer.wv, layer.bv);
+  std::vector<Matrix> qkv = apply_all(std::array{&layer.wq, &layer.wk, &layer.wv}, x);
+  Matrix &q = qkv[0], &k = qkv[1], &v = qkv[2];
+  add_bias(layer.bq, q);
+  add_bias(layer.bk, k);
+  add_bias(layer.bv, v);
   normalise_heads(layer.q_norm, config().norm_epsilon, q);
   normalise_heads(layer.k_norm, config().norm_epsilon, k);
   rotate_heads(config().rope.pairs, angles, q);
@@ -176,16 +200,17 @@ Model::~Model() = default;
 
 const ModelConfig& Model::config() const { return impl_->config(); }
 const ModelWeights& Model::weights() const { return impl_->weights; }
+void Model::multiply_in_bf16() { impl_->weights.multiply_in_bf16(memory::available_memory_bytes()); }
 
 std::vector<float> Model::forward(std::span<const int> tokens, int64_t first_position,
                                   const Attention& attention, Rotary rotary) const {
   std::vector<int64_t> positions(tokens.size());
   std::iota(positions.begin(), positions.end(), first_position);
-  return forward(tokens, positions, attention, rotary);
+  return forward(tokens, positions, attention, {&rotary, 1});
 }
 
 std::vector<float> Model::forward(std::span<const int> tokens, std::span<const int64_t> positions,
-                                  const Attention& attention, Rotary rotary, std::span<const int64_t> wanted,
+                                  const Attention& attention, std::span<const Rotary> rotary, Wanted wanted,
                                   const Recurrence& recurrence) const {
   const Impl& m = *impl_;
   m.check_step(tokens, positions, rotary);
@@ -213,8 +238,9 @@ std::vector<float> Model::forward(std::span<const int> tokens, std::span<const i
     add(feed_forward(normalise(x, layer.ffn_norm, layer.ffn_norm_bias, epsilon), layer, config()),
         layer.ffn_out_norm);
   }
-  if (!wanted.empty()) {
-    const std::vector<Eigen::Index> rows(wanted.begin(), wanted.end());
+  if (wanted) {
+    if (wanted->empty()) return {};
+    const std::vector<Eigen::Index> rows(wanted->begin(), wanted->end());
     x = x(rows, Eigen::all).eval();
   }
   return m.logits(x);

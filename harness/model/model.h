@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -107,18 +108,23 @@ class Model {
 
   const ModelConfig& config() const;
   const ModelWeights& weights() const;
+  // As ModelWeights::multiply_in_bf16, within the memory that the system has.
+  void multiply_in_bf16();
 
   // Runs tokens at positions first_position … and returns logits [n, vocab_size]. Throws
   // std::invalid_argument for an id outside the vocabulary, or a position past max_tokens that `rotary`
   // forbids.
   std::vector<float> forward(std::span<const int> tokens, int64_t first_position, const Attention& attention,
                              Rotary rotary = Rotary::kTrained) const;
+  // Indices into a step's tokens whose logits are asked for; nothing: those of all.
+  using Wanted = std::optional<std::span<const int64_t>>;
+
   // The same with token i at positions[i]: tokens of several sequences in one pass, which `attention` must
-  // know how to distinguish. `wanted`: indices into `tokens` whose logits are asked for, [wanted, vocab_size];
-  // none: those of all. std::logic_error where a linear layer has no `recurrence`.
+  // know how to distinguish. `rotary`: one for all tokens, or one a token. Returns logits [wanted, vocab_size].
+  // std::logic_error where a linear layer has no `recurrence`.
   std::vector<float> forward(std::span<const int> tokens, std::span<const int64_t> positions,
-                             const Attention& attention, Rotary rotary = Rotary::kTrained,
-                             std::span<const int64_t> wanted = {}, const Recurrence& recurrence = {}) const;
+                             const Attention& attention, std::span<const Rotary> rotary, Wanted wanted = {},
+                             const Recurrence& recurrence = {}) const;
 
  private:
   struct Impl;

@@ -1,12 +1,15 @@
 #include "harness/model/products.h"
 
 #ifdef KVLAB_HAS_ONEDNN
-#include <dnnl.h>
 #include <omp.h>
+
+#include <dnnl.hpp>
 
 #include <stdexcept>
 #else
 #include <Eigen/Core>
+#include <algorithm>
+#include <stdexcept>
 #endif
 
 namespace kv::model {
@@ -38,6 +41,29 @@ void multiply(const float* x, int64_t n, const float* weights, int64_t rows, int
                              std::to_string(cols) + " x " + std::to_string(rows));
 }
 
+bool can_multiply_bf16() {
+  constexpr auto kNeeded = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_bf16);
+  return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & kNeeded) == kNeeded;
+}
+
+void multiply_bf16(const uint16_t* x, int64_t n, const std::byte* weights, int64_t rows, int64_t cols,
+                   float* y, int64_t y_stride) {
+  using dnnl::memory;
+  if (!can_multiply_bf16()) throw std::logic_error("no instructions for bf16");
+  const OneThread alone;
+  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  dnnl::stream stream(cpu);
+  const memory::desc from({n, cols}, memory::data_type::bf16, memory::format_tag::ab),
+      by({cols, rows}, memory::data_type::bf16, memory::format_tag::ba),
+      to({n, rows}, memory::data_type::f32, memory::dims{y_stride, 1});
+  const dnnl::matmul::primitive_desc product({from, by, to},
+                                             cpu);  // found in oneDNN's own cache of primitives
+  dnnl::matmul(product).execute(stream, {{DNNL_ARG_SRC, memory(from, cpu, const_cast<uint16_t*>(x))},
+                                         {DNNL_ARG_WEIGHTS, memory(by, cpu, const_cast<std::byte*>(weights))},
+                                         {DNNL_ARG_DST, memory(to, cpu, y)}});
+  stream.wait();
+}
+
 std::string product_library() {
   const dnnl_version_t& v = *dnnl_version();
   return "oneDNN " + std::to_string(v.major) + "." + std::to_string(v.minor) + "." + std::to_string(v.patch);
@@ -49,9 +75,24 @@ void multiply(const float* x, int64_t n, const float* weights, int64_t rows, int
               int64_t y_stride) {
   using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   using Const = Eigen::Map<const Matrix>;
+  // Eigen sums four rows of x in another order than those that are left over.
+  constexpr int64_t kTogether = 4;
+  if (n > kTogether && n % kTogether != 0) {
+    Matrix whole = Matrix::Zero(n + kTogether - n % kTogether, cols), out(whole.rows(), rows);
+    whole.topRows(n) = Const(x, n, cols);
+    multiply(whole.data(), whole.rows(), weights, rows, cols, out.data(), rows);
+    for (int64_t t = 0; t < n; ++t) std::copy_n(out.row(t).data(), rows, y + t * y_stride);
+    return;
+  }
   using Strided = Eigen::Map<Matrix, Eigen::Unaligned, Eigen::OuterStride<> >;
   Strided(y, n, rows, Eigen::OuterStride<>(y_stride)).noalias() =
       Const(x, n, cols) * Const(weights, rows, cols).transpose();
+}
+
+bool can_multiply_bf16() { return false; }
+
+void multiply_bf16(const uint16_t*, int64_t, const std::byte*, int64_t, int64_t, float*, int64_t) {
+  throw std::logic_error("Eigen does not multiply bf16");
 }
 
 std::string product_library() {

@@ -58,13 +58,13 @@ std::vector<int> continue_prompts(Decoder& model, std::span<const int> prompts, 
   std::vector<int> newest(prompts.begin(), prompts.end());
   for (int64_t at = prompt; at < length && !stop(); ++at) {
     const auto read = static_cast<size_t>(model.sequence_count());
-    const std::vector<float> logits = model.step(newest, static_cast<int64_t>(newest.size() / read));
-    const size_t vocab = logits.size() / newest.size(), per_sequence = logits.size() / read;
+    const std::vector<float> logits = model.prompt(newest, static_cast<int64_t>(newest.size() / read));
+    const size_t vocab = logits.size() / read;
     if (read < texts.size()) model.fork(sampling.samples);
     newest.clear();
     for (size_t t = 0; t < texts.size(); ++t) {
       const size_t from = t * read / texts.size();  // the sequence that was read: the prompt's, or its own
-      const auto last = std::span(logits).subspan((from + 1) * per_sequence - vocab, vocab);
+      const auto last = std::span(logits).subspan(from * vocab, vocab);
       const Sampling own{sampling.temperature, sampling.seed + t % samples};
       newest.push_back(next_token(last, own, static_cast<int>(t / samples), at));
       texts[t].push_back(newest.back());

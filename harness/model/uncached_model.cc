@@ -71,7 +71,7 @@ std::vector<float> UncachedModel::step(std::span<const int> ids, int64_t n, int6
       [&](int layer, int64_t, const float* q, const float* k, const float* v, float* out) {
         attend(layer, all, q, k, v, out);
       },
-      rotary_, newest,
+      {&rotary_, 1}, newest,
       [&](int layer, const float* projected, float* out) { recur(layer, all, projected, out); });
   tokens_ = all;
   return logits;
@@ -90,13 +90,14 @@ void UncachedModel::fork(int samples) {
 void UncachedModel::attend(int layer, int64_t n, const float* q, const float* k, const float* v, float* out) {
   Cache& rows = *rows_.at(model_.config().window(layer));
   const std::vector<SequenceId> ids(static_cast<size_t>(sequences_));
-  const std::span<StepInput> inputs = layer_rows_.lay_out(model_.config(), layer, ids, n, q, k, v);
+  const std::span<StepInput> inputs =
+      layer_rows_.lay_out(model_.config(), layer, ids, n, sequences_ * n, q, k, v);
   {
     const StepParts::Timing timing(Part::kAttend);
     step_alone(rows, inputs);
   }
   tell(layer, inputs);
-  layer_rows_.copy_out(model_.config(), out);
+  layer_rows_.copy_out(model_.config(), sequences_ * n, out);
 }
 
 void UncachedModel::recur(int layer, int64_t n, const float* projected, float* out) {

@@ -8,16 +8,22 @@
 #include "harness/model/products.h"
 #include "harness/model/step_parts.h"
 #include "kernels/cpu/encode/convert.h"
+#include "kernels/math.h"
 
 namespace kv::model {
 namespace {
 
-// A block of rows is converted, multiplied and forgotten while it is in the second-level cache.
-constexpr int64_t kBlockElements = 1 << 17;
 // Below this many multiply-adds threads cost more than they save.
 constexpr int64_t kParallelWork = 1 << 19;
 // Up to so many tokens, 16-bit weights are faster widened in registers than in memory for a library (kernels/LOG.md).
 constexpr int64_t kFewTokens = 8;
+
+std::vector<uint16_t> to_bf16(const Matrix& x) {
+  std::vector<uint16_t> narrow(static_cast<size_t>(x.size()));
+#pragma omp parallel for if (x.size() > kParallelWork / 8)
+  for (int64_t i = 0; i < x.size(); ++i) narrow[static_cast<size_t>(i)] = f32_to_bf16(x.data()[i]);
+  return narrow;
+}
 
 }  // namespace
 
@@ -41,38 +47,119 @@ void WeightMatrix::read(int64_t first, int64_t n, float* to) const {
   }
 }
 
-Matrix WeightMatrix::apply(const Matrix& x) const {
-  const StepParts::Timing timing(Part::kProjections);
-  StepParts::count_product(bytes(), x.rows() * rows_ * cols_);
-  Matrix y(x.rows(), rows_);
-  const int64_t block = std::max<int64_t>(1, kBlockElements / cols_), blocks = (rows_ + block - 1) / block;
-#pragma omp parallel for schedule(dynamic, 1) if (x.rows() * rows_ * cols_ > kParallelWork)
-  for (int64_t b = 0; b < blocks; ++b) {
-    const int64_t first = b * block;
-    part(first, std::min(block, rows_ - first)).apply_block(x, y.data() + first, rows_);
-  }
-  return y;
+WeightMatrix WeightMatrix::in_bf16() const {
+  if (type_ != Type::kBf16) throw std::logic_error("in_bf16: the weights are of another type");
+  WeightMatrix same = *this;
+  same.in_bf16_ = true;
+  return same;
 }
 
-void WeightMatrix::apply_block(const Matrix& x, float* y, int64_t y_stride) const {
-  if (is_mappable())
-    return multiply(x.data(), x.rows(), reinterpret_cast<const float*>(data_), rows_, cols_, y, y_stride);
-  if (x.rows() <= kFewTokens)
-    return cpu::multiply_weights(data_, type_, rows_, cols_, x.data(), x.rows(), y, y_stride);
-  Matrix converted(rows_, cols_);
-  read(0, rows_, converted.data());
-  multiply(x.data(), x.rows(), converted.data(), rows_, cols_, y, y_stride);
+Matrix WeightMatrix::apply(const Matrix& x) const {
+  const WeightMatrix* const alone = this;
+  return std::move(apply_all({&alone, 1}, x).front());
 }
+
+std::vector<Matrix> apply_all(std::span<const WeightMatrix* const> weights, const Matrix& x) {
+  struct Block {
+    const WeightMatrix* of;
+    int64_t first;
+    float* y;
+  };
+  const StepParts::Timing timing(Part::kProjections);
+  std::vector<Matrix> outputs;
+  std::vector<Block> blocks;
+  int64_t work = 0;
+  for (const WeightMatrix* w : weights) {
+    StepParts::count_product(w->bytes(), x.rows() * w->rows() * w->cols());
+    work += x.rows() * w->rows() * w->cols();
+    Matrix& y = outputs.emplace_back(x.rows(), w->rows());
+    for (int64_t first = 0; first < w->rows(); first += WeightMatrix::kBlockRows)
+      blocks.push_back({w, first, y.data()});
+  }
+  std::vector<uint16_t> narrow;
+  Matrix rounded;
+  if (weights.front()->in_bf16_) {
+    narrow = to_bf16(x);
+    if (x.rows() <= kFewTokens) {
+      rounded.resizeLike(x);
+      std::transform(narrow.begin(), narrow.end(), rounded.data(), bf16_to_f32);
+      narrow.clear();
+    }
+  }
+  const Matrix& factor = rounded.size() > 0 ? rounded : x;
+#pragma omp parallel for schedule(dynamic, 1) if (work > kParallelWork)
+  for (size_t b = 0; b < blocks.size(); ++b)
+    blocks[b].of->apply_block(factor, narrow.empty() ? nullptr : narrow.data(), blocks[b].first, blocks[b].y);
+  return outputs;
+}
+
+void WeightMatrix::apply_block(const Matrix& x, const uint16_t* narrow, int64_t first, float* y) const {
+  const WeightMatrix block = part(first, std::min(kBlockRows, rows_ - first));
+  if (narrow) return multiply_bf16(narrow, x.rows(), block.data_, block.rows_, cols_, y + first, rows_);
+  if (is_mappable()) {
+    return multiply(x.data(), x.rows(), reinterpret_cast<const float*>(block.data_), block.rows_, cols_,
+                    y + first, rows_);
+  }
+  if (x.rows() <= kFewTokens)
+    return cpu::multiply_weights(block.data_, type_, block.rows_, cols_, x.data(), x.rows(), y + first,
+                                 rows_);
+  Matrix converted(block.rows_, cols_);
+  block.read(0, block.rows_, converted.data());
+  multiply(x.data(), x.rows(), converted.data(), block.rows_, cols_, y + first, rows_);
+}
+
+namespace {
+
+// Calls visit(matrix) for every matrix of a step.
+void each_product(auto& weights, const auto& visit) {
+  for (auto& l : weights.layers) {
+    for (auto* m : {&l.wq, &l.wk, &l.wv, &l.wo, &l.recurrent_in, &l.recurrent_out, &l.gate, &l.up, &l.down})
+      if (m->rows() > 0) visit(*m);
+  }
+  visit(weights.classifier);
+}
+
+}  // namespace
 
 std::vector<const WeightMatrix*> ModelWeights::products() const {
   std::vector<const WeightMatrix*> all;
-  for (const LayerWeights& l : layers) {
-    for (const WeightMatrix* m :
-         {&l.wq, &l.wk, &l.wv, &l.wo, &l.recurrent_in, &l.recurrent_out, &l.gate, &l.up, &l.down})
-      if (m->rows() > 0) all.push_back(m);
-  }
-  all.push_back(&classifier);
+  each_product(*this, [&](const WeightMatrix& m) { all.push_back(&m); });
   return all;
+}
+
+void ModelWeights::multiply_in_bf16(int64_t memory_bytes) {
+  if (!can_multiply_bf16()) {
+    throw std::invalid_argument(
+        "workload.products: \"bf16\" needs a CPU with AVX512_BF16 or AMX and oneDNN, of which this machine "
+        "or build lacks "
+        "one; \"f32\" runs everywhere");
+  }
+  int64_t values = 0;
+  each_product(*this, [&](const WeightMatrix& m) {
+    values += m.type() == WeightMatrix::Type::kBf16 ? 0 : m.rows() * m.cols();
+  });
+  check_fits(path, values * int64_t{sizeof(uint16_t)}, memory_bytes);
+  // They live as long as the files.
+  struct Rounded {
+    std::shared_ptr<const void> files;
+    std::vector<uint16_t> values;
+  };
+  const auto rounded =
+      std::make_shared<Rounded>(Rounded{files, std::vector<uint16_t>(static_cast<size_t>(values))});
+  uint16_t* to = rounded->values.data();
+  each_product(*this, [&](WeightMatrix& m) {
+    if (m.type() != WeightMatrix::Type::kBf16) {
+      const auto* data = reinterpret_cast<const std::byte*>(to);
+      Matrix row(1, m.cols());
+      for (int64_t r = 0; r < m.rows(); ++r) {
+        m.read(r, 1, row.data());
+        to = std::transform(row.data(), row.data() + row.size(), to, f32_to_bf16);
+      }
+      m = WeightMatrix(data, WeightMatrix::Type::kBf16, m.rows(), m.cols());
+    }
+    m = m.in_bf16();
+  });
+  files = rounded;
 }
 
 void check_fits(const std::string& path, int64_t weight_bytes, int64_t memory_bytes) {

@@ -4,6 +4,7 @@
 #include <Eigen/Core>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,21 +32,34 @@ class WeightMatrix {
   const std::byte* data() const { return data_; }
   // Rows [first, first + n), sharing the data.
   WeightMatrix part(int64_t first, int64_t n) const { return {data_ + first * row_bytes(), type_, n, cols_}; }
+  // The same matrix of bf16, for which `x` of a product is rounded to bf16 too: oneDNN then multiplies with the machine's
+  // instructions for it, twice as fast, and sums in f32.
+  WeightMatrix in_bf16() const;
   // Rows [first, first + n) as f32, to [n, cols].
   void read(int64_t first, int64_t n, float* to) const;
-  // x [n, cols] to x Wᵀ [n, rows]. Each output is the same sum whatever the number of threads.
+  // x [n, cols] to x Wᵀ [n, rows]. Each output is the same sum whatever the number of threads; and from 16 rows of x on,
+  // whatever rows are beside its own.
   Matrix apply(const Matrix& x) const;
 
  private:
+  // What a thread multiplies at a time: a multiple of 48 rows, which oneDNN multiplies together, and few enough that two
+  // threads have equal parts of 576.
+  static constexpr int64_t kBlockRows = 144;
+  friend std::vector<Matrix> apply_all(std::span<const WeightMatrix* const> weights, const Matrix& x);
+
   int64_t row_bytes() const { return cols_ * (type_ == Type::kF32 ? 4 : 2); }
   bool is_mappable() const;
-  // Into columns of y [n, y_stride].
-  void apply_block(const Matrix& x, float* y, int64_t y_stride) const;
+  // Outputs [first, first + kBlockRows) into those columns of y [n, rows]. `narrow`: x in bf16, or null.
+  void apply_block(const Matrix& x, const uint16_t* narrow, int64_t first, float* y) const;
 
   const std::byte* data_ = nullptr;
   Type type_ = Type::kF32;
+  bool in_bf16_ = false;
   int64_t rows_ = 0, cols_ = 0;
 };
+
+// x Wᵀ of each of these matrices, which threads form together. All are in_bf16() or none.
+std::vector<Matrix> apply_all(std::span<const WeightMatrix* const> weights, const Matrix& x);
 
 struct ExpertWeights {
   WeightMatrix gate{}, up{}, down{};              // [hidden_dim, dim]; down the other way round
@@ -84,6 +98,9 @@ struct ModelWeights {
 
   // The matrices of a step, each once.
   std::vector<const WeightMatrix*> products() const;
+  // From now on these are multiplied in bf16, all but a mixture's router and experts. Those of other types are rounded once,
+  // into memory. Throws std::invalid_argument where the machine cannot, or where they take more than `memory_bytes`.
+  void multiply_in_bf16(int64_t memory_bytes);
 };
 
 // A llama2.c legacy (v0) file, or a Hugging Face folder (config.json and .safetensors).

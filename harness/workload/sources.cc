@@ -62,6 +62,7 @@ class ModelSource : public Source {
     const std::string tokenizer = model::tokenizer_for(path_, config.tokenizer);
     tokens_ = model::read_tokens(io::find_input(config.text, "text").string(), tokenizer, vocab);
     if (!tokenizer.empty() && !tokenizer.ends_with(".json")) tokenizer_.emplace(tokenizer, vocab);
+    if (config.products == "bf16") model_.multiply_in_bf16();
     shape_ = shape_of(model_.config());
   }
 
@@ -121,7 +122,9 @@ class RandomModelSource : public Source {
                                      config.workload.weights_type == "f32" ? model::WeightMatrix::Type::kF32
                                                                            : model::WeightMatrix::Type::kBf16,
                                      config.seed, memory::available_memory_bytes())),
-        shape_(shape_of(model_.config())) {}
+        shape_(shape_of(model_.config())) {
+    if (config.workload.products == "bf16") model_.multiply_in_bf16();
+  }
 
   const WorkloadShape& shape() const override { return shape_; }
   const model::Model* model() const override { return &model_; }

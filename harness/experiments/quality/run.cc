@@ -13,7 +13,7 @@ namespace {
 
 void plan_quality(measure::SweepPoint& point) {
   add_variants(point);
-  fit_readings(point);
+  fit_readings(point, point.experiment->settings[kPromptKey]);
 }
 
 std::vector<results::Row> run_quality(const measure::SweepPoint& point, const measure::RunControl& control,
@@ -35,7 +35,8 @@ void check_windows(const measure::SweepPoint& point) {
 }
 
 constexpr const config::AnyKey* kQualityKeys[] = {&kPromptKey, &kStepTokensKey};
-constexpr std::array kOwnOfQuality{ColumnGroup{measure::kDivergenceColumns}};
+constexpr std::array kOwnOfQuality{ColumnGroup{measure::kDivergenceColumns},
+                                   ColumnGroup{measure::kSideBySideColumns}};
 constexpr auto kQualityGroups = joined(kOfCells, kOfModelRuns, kOfReadings, kOwnOfQuality);
 constexpr const results::Table* kQualityTables[] = {&measure::kPositions};
 

@@ -15,6 +15,8 @@ struct Recall {
   static constexpr int64_t kCue = 9;
   int64_t distance, passage;  // tokens from copy to copy, and of one copy
   int64_t length() const { return kLead + distance + passage - 1; }  // tokens read
+  // The prediction after token t is of token t + 1.
+  int64_t first_scored() const { return kLead + distance + kCue - 1; }
 };
 // Copies the passage within each sequence of `ids` [sequences, length() + 1] and scores the second.
 measure::Passages with_repeat(std::vector<int> ids, int sequences, const Recall& recall);

@@ -15,6 +15,10 @@
 namespace kv::experiments {
 namespace {
 
+Recall recall_of(const measure::SweepPoint& point) {
+  return {*point.axes[kDistance], *point.axes[kPassageTokens]};
+}
+
 std::string recall_suffix(const measure::SweepPoint& point) {
   return "distance " + std::to_string(*point.axes[kDistance]) + " passage " +
          std::to_string(*point.axes[kPassageTokens]);
@@ -37,7 +41,7 @@ void check_recall(const measure::SweepPoint& point) {
 
 void plan_recall(measure::SweepPoint& point) {
   add_variants(point, recall_suffix(point));
-  fit_readings(point);
+  fit_readings(point, recall_of(point).first_scored());
 }
 
 // Draws every sequence independently from the seed; ids below 3 are the tokenizer's marks.
@@ -58,7 +62,7 @@ std::vector<int> random_ids(const measure::SweepPoint& point, int64_t count) {
 }
 
 measure::Passages recall_passages(const measure::SweepPoint& point) {
-  const Recall recall{*point.axes[kDistance], *point.axes[kPassageTokens]};
+  const Recall recall = recall_of(point);
   if (point.experiment->settings[kPassagesKey] == "random")
     return with_repeat(random_ids(point, recall.length() + 1), point.batch, recall);
   return with_repeat(text_windows(point, recall.length()).ids, point.batch, recall);
@@ -71,7 +75,7 @@ std::vector<results::Row> run_recall(const measure::SweepPoint& point, const mea
 
 // Derives the length from passage and distance.
 bool place_recall(measure::SweepPoint& point) {
-  point.seq_len = Recall{*point.axes[kDistance], *point.axes[kPassageTokens]}.length();
+  point.seq_len = recall_of(point).length();
   return true;
 }
 
@@ -86,14 +90,11 @@ measure::Passages with_repeat(std::vector<int> ids, int sequences, const Recall&
     const auto copy = ids.begin() + s * (length + 1) + Recall::kLead;
     std::copy_n(copy, recall.passage, copy + recall.distance);
   }
-  // The prediction after token t is of token t + 1.
-  return {.sequences = sequences,
-          .length = length,
-          .ids = std::move(ids),
-          .first = Recall::kLead + recall.distance + Recall::kCue - 1};
+  return {.sequences = sequences, .length = length, .ids = std::move(ids), .first = recall.first_scored()};
 }
 
-constexpr std::array kOwnOfRecall{ColumnGroup{kRecallColumns}, ColumnGroup{measure::kDivergenceColumns}};
+constexpr std::array kOwnOfRecall{ColumnGroup{kRecallColumns}, ColumnGroup{measure::kDivergenceColumns},
+                                  ColumnGroup{measure::kSideBySideColumns}};
 constexpr auto kRecallGroups = joined(kOfCells, kOwnOfRecall, kOfModelRuns, kOfReadings);
 
 constinit const Experiment kRecall{

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <numeric>
 #include <stdexcept>
 
 #include "harness/experiments/cell_plan.h"
@@ -30,10 +31,6 @@ constexpr int64_t kBuckets = 20;
 int64_t bucket_tokens(int64_t length) {
   const int64_t least = (length + kBuckets - 1) / kBuckets;
   return (least + measure::kStretch - 1) / measure::kStretch * measure::kStretch;
-}
-
-double loss_of(std::span<const float> logits, int came) {
-  return -measure::distribution_of(logits).log_p[static_cast<size_t>(came)];
 }
 
 // 0 for one token.
@@ -166,7 +163,7 @@ class StreamRun {
     const auto vocab = logits.size() / ids.size();
     for (size_t at = 0; at < ids.size(); ++at) {
       const auto s = static_cast<int64_t>(at) / n, position = first + static_cast<int64_t>(at) % n;
-      predictions[static_cast<size_t>(s * passages_.length + position)].loss = loss_of(
+      predictions[static_cast<size_t>(s * passages_.length + position)].loss = measure::loss_of(
           std::span(logits).subspan(at * vocab, vocab), passages_.id(static_cast<int>(s), position + 1));
     }
   }
@@ -306,10 +303,15 @@ std::vector<double> recomputed_losses(const model::Model& model, std::span<const
   for (int64_t first = 0; first < length; first += stride) {
     const int64_t last = std::min(first + stride, length), begin = std::max<int64_t>(0, last - window);
     const auto seen = ids.subspan(static_cast<size_t>(begin), static_cast<size_t>(last - begin));
-    const std::vector<float> logits = model.forward(seen, 0, model::full_attention(model.config()));
+    std::vector<int64_t> positions(seen.size());
+    std::iota(positions.begin(), positions.end(), 0);
+    const auto scored = std::span<const int64_t>(positions).last(static_cast<size_t>(last - first));
+    constexpr model::Rotary kRotary = model::Rotary::kTrained;
+    const std::vector<float> logits =
+        model.forward(seen, positions, model::full_attention(model.config()), {&kRotary, 1}, scored);
     for (int64_t t = first; t < last; ++t) {
-      const auto row = std::span(logits).subspan(static_cast<size_t>(t - begin) * vocab, vocab);
-      losses.push_back(loss_of(row, ids[static_cast<size_t>(t + 1)]));
+      const auto row = std::span(logits).subspan(static_cast<size_t>(t - first) * vocab, vocab);
+      losses.push_back(measure::loss_of(row, ids[static_cast<size_t>(t + 1)]));
     }
     if (!go_on(last - first)) break;
   }

@@ -43,12 +43,15 @@ def test_every_cell_has_its_numbers(results):
         assert row["forward_device"] == "cpu"
         for column in """loss loss_se perplexity perplexity_se loss_change loss_change_ci_low loss_change_ci_high kl_mean
             kl_mean_ci_low kl_mean_ci_high kl_median kl_p99 kl_max top1_agreement p_change_rms held_bytes_per_token
-            peak_bytes tokens_per_s bytes_payload""".split():
+            peak_bytes tokens_per_s cache_seconds shared_seconds bytes_payload""".split():
             assert row[column] != "", column
         low, change, high = (float(row["loss_change" + end]) for end in ("_ci_low", "", "_ci_high"))
         assert low <= change <= high
         assert float(row["kl_median"]) <= float(row["kl_p99"]) <= float(row["kl_max"])
         assert int(row["peak_bytes"]) >= int(row["bytes_payload"])
+        seconds = float(row["cache_seconds"]) + float(row["shared_seconds"])
+        assert float(row["cache_seconds"]) > 0 and float(row["tokens_per_s"]) == pytest.approx(200 / seconds, rel=1e-4)
+    assert len({row["shared_seconds"] for row in rows}) == 1
 
 
 def test_verdicts_say_what_intervals_say(results):
@@ -173,7 +176,7 @@ def test_samples_are_runs_of_their_own_that_share_the_prompts_rows(tmp_path):
 
 def test_the_same_again_with_any_number_of_threads(results, tmp_path):
     again = cells_of(tmp_path / "again", "--threads", 3)
-    timed = {"tokens_per_s", "rss_peak_bytes", "threads"}
+    timed = {"tokens_per_s", "cache_seconds", "shared_seconds", "rss_peak_bytes", "threads"}
     plain = lambda rows: [{c: v for c, v in row.items() if c not in timed} for row in rows]  # noqa: E731
     assert plain(table(results / "cells.csv")) == plain(again)
     for name in ("positions.csv", "texts.csv"):

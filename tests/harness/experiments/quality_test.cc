@@ -32,27 +32,30 @@ std::vector<int> some_ids(size_t n, int vocab) {
   return ids;
 }
 
-measure::Distribution distribution(std::initializer_list<float> logits) {
-  return measure::distribution_of(std::vector<float>(logits));
-}
+using Logits = std::vector<float>;
 
 TEST(Predictions, AreSoftmaxesInLogarithms) {
-  const measure::Distribution d = distribution({100.0f, 100.0f + std::log(3.0f), 20.0f});
+  const Logits logits{100.0f, 100.0f + std::log(3.0f), 20.0f};
+  const measure::Distribution d = measure::distribution_of(logits);
   EXPECT_NEAR(d.log_p[0], std::log(0.25), 1e-5);
   EXPECT_NEAR(d.log_p[1], std::log(0.75), 1e-5);
   EXPECT_NEAR(d.log_p[2], -80 + std::log(0.25), 1e-5);
   EXPECT_EQ(d.top, 1);
+  for (size_t i = 0; i < 3; ++i) EXPECT_DOUBLE_EQ(d.p[i], std::exp(d.log_p[i]));
+  EXPECT_DOUBLE_EQ(measure::loss_of(logits, 2), -d.log_p[2]);
 }
 
 TEST(Predictions, CompareAsByHand) {
-  const measure::Distribution half = distribution({0, 0}), quarter = distribution({0, std::log(3.0f)});
+  const Logits even{0, 0}, quarter{0, std::log(3.0f)};
+  const measure::Distribution half = measure::distribution_of(even);
   const measure::Prediction p = measure::compare_predictions(quarter, half, 0);
   EXPECT_NEAR(p.loss, std::log(4.0), 1e-6);
   EXPECT_NEAR(p.loss_change, std::log(2.0), 1e-6);
   EXPECT_NEAR(p.kl, 0.5 * std::log(0.5 / 0.25) + 0.5 * std::log(0.5 / 0.75), 1e-6);
   EXPECT_NEAR(p.p_change, -0.25, 1e-6);
   EXPECT_FALSE(p.same_top);
-  const measure::Prediction same = measure::compare_predictions(quarter, quarter, 1);
+  const measure::Prediction same =
+      measure::compare_predictions(quarter, measure::distribution_of(quarter), 1);
   EXPECT_EQ(same.kl, 0);
   EXPECT_EQ(same.loss_change, 0);
   EXPECT_TRUE(same.same_top);
@@ -186,6 +189,73 @@ TEST_F(TinyReading, ChunksAgreeWithDecodeWhereTheyMust) {
     EXPECT_GT(largest_change(read(p, {}, {spec})[0], read(p, {.prompt = 0, .step = 48}, {spec})[0]), 1e-3)
         << spec;
   }
+}
+
+// Sixteen rows are enough for a product whose rows do not depend on their number (products_test), so that company changes no bit.
+TEST_F(TinyReading, CachesPredictSideBySideWhatTheyPredictAlone) {
+  measure::Passages p = passages(8, 50);
+  for (const int64_t first : {0, 20}) {
+    p.first = first;
+    for (const measure::StepSchedule schedule : {measure::StepSchedule{}, {.prompt = 30, .step = 7}}) {
+      // The last two get their keys unrotated.
+      const std::initializer_list<const char*> texts = {"contiguous",
+                                                        "contiguous/token(bits=2)",
+                                                        "paged/q8_0",
+                                                        "contiguous/h2o(heavy=10,recent=10)",
+                                                        "contiguous/f16/ring(window=20,positions=cache)",
+                                                        "contiguous/ring(window=24,positions=cache)"};
+      const auto together = read(p, schedule, texts);
+      for (size_t i = 0; i < texts.size(); ++i) {
+        const std::vector<measure::Prediction> alone = read(p, schedule, {texts.begin()[i]})[0];
+        ASSERT_EQ(together[i].size(), alone.size());
+        for (size_t at = 0; at < alone.size(); ++at) {
+          const measure::Prediction &got = together[i][at], &want = alone[at];
+          ASSERT_EQ(got.loss, want.loss) << texts.begin()[i] << " " << at;
+          ASSERT_EQ(got.kl, want.kl) << texts.begin()[i] << " " << at;
+          const bool scored = static_cast<int64_t>(at) % p.length >= first;
+          ASSERT_EQ(got.loss > 0, scored) << "only what counts is predicted";
+        }
+      }
+    }
+  }
+}
+
+TEST_F(TinyReading, ACacheThatRunsOutOfMemoryStopsAlone) {
+  const measure::Passages p = passages(8, 50);
+  const auto run = [&](int64_t bytes) {
+    memory::Ledger plenty, little(bytes);
+    const ModelShape shape = cache_shape(model_.config(), 8, 50);
+    const auto full = build_cache(parse_spec("contiguous"), shape, plenty),
+               fails = build_cache(parse_spec("concat"), shape, little),
+               other = build_cache(parse_spec("contiguous/f16"), shape, plenty);
+    measure::Reading reference(model_, *full, p), first(model_, *fails, p), second(model_, *other, p);
+    measure::Reading* const readings[] = {&first, &second};
+    EXPECT_TRUE(measure::read_together(p, {}, reference, readings, [](int64_t) { return true; }));
+    EXPECT_EQ(second.decoder.failure(), nullptr);
+    EXPECT_EQ(second.decoder.tokens(), 50);
+    EXPECT_GT(second.decoder.cache_seconds(), 0);
+    EXPECT_EQ(second.decoder.shared_seconds(), reference.decoder.shared_seconds()) << bytes;
+    if (bytes < INT64_MAX) {
+      EXPECT_THROW(std::rethrow_exception(first.decoder.failure()), std::bad_alloc);
+      EXPECT_GT(first.decoder.tokens(), 5);
+      EXPECT_LT(first.decoder.tokens(), 50);
+    }
+    return second.predictions;
+  };
+  const auto beside_failure = run(60'000), undisturbed = run(INT64_MAX);
+  for (size_t at = 0; at < undisturbed.size(); ++at) ASSERT_EQ(beside_failure[at].loss, undisturbed[at].loss);
+}
+
+TEST_F(TinyReading, AReferenceWithoutMemoryEndsTheReading) {
+  const measure::Passages p = passages(2, 50);
+  memory::Ledger plenty, little(5'000);
+  const ModelShape shape = cache_shape(model_.config(), 2, 50);
+  const auto full = build_cache(parse_spec("concat"), shape, little),
+             other = build_cache(parse_spec("concat"), shape, plenty);
+  measure::Reading reference(model_, *full, p), reading(model_, *other, p);
+  measure::Reading* const readings[] = {&reading};
+  EXPECT_THROW(measure::read_together(p, {}, reference, readings, [](int64_t) { return true; }),
+               std::bad_alloc);
 }
 
 TEST_F(TinyReading, TellsEveryStepAndCanBeStopped) {

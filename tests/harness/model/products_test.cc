@@ -57,6 +57,27 @@ TEST(Products, OfTheLibraryEqualSumsInFP64) {
   EXPECT_FALSE(model::product_library().empty());
 }
 
+// So a cache's predictions do not depend on the caches that are read beside it.
+TEST(Products, GiveARowTheSameBitsWhateverIsBesideIt) {
+  for (const auto& [out, in] : {std::pair<int64_t, int64_t>{144, 576}, {192, 1536}, {20, 32}, {100, 130}}) {
+    const int64_t rows = out, cols = in;
+    constexpr int64_t kMost = 96, kEnough = 16;
+    const Matrix x = random_matrix(kMost, cols, 1), w = random_matrix(rows, cols, 2);
+    const auto product = [&](const Matrix& of) {
+      Matrix y(of.rows(), rows);
+      model::multiply(of.data(), of.rows(), w.data(), rows, cols, y.data(), rows);
+      return y;
+    };
+    const Matrix all = product(x);
+    for (int64_t n = 2; n < kMost; ++n) {
+      const Matrix same = product(x.row(0).replicate(n, 1));
+      EXPECT_TRUE(same == same.row(0).replicate(n, 1)) << n << " rows of " << cols;
+      if (n < kEnough) continue;
+      EXPECT_TRUE(product(x.bottomRows(n)) == all.bottomRows(n)) << n << " rows of " << cols;
+    }
+  }
+}
+
 TEST(WeightMatrix, MultipliesEveryTypeAndNumberOfTokens) {
   constexpr int64_t kRows = 300, kCols = 700;  // several blocks, of which the last is not whole
   const Matrix values = random_matrix(kRows, kCols, 3);
@@ -92,6 +113,53 @@ TEST(WeightMatrix, GivesTheSameSumsWithAnyNumberOfThreads) {
         EXPECT_TRUE(on(threads) == one) << threads << " threads, " << n << " tokens";
     }
   }
+}
+
+// Products of bf16 numbers are exact in f32, so that only the order of sums differs from FP64's of the rounded factors.
+TEST(WeightMatrix, MultipliesInBf16) {
+  if (!model::can_multiply_bf16()) GTEST_SKIP() << "this machine or build multiplies f32 alone";
+  constexpr int64_t kRows = 300, kCols = 700;
+  const std::vector<std::byte> bytes = stored(random_matrix(kRows, kCols, 3), WeightMatrix::Type::kBf16);
+  const WeightMatrix plain(bytes.data() + 2, WeightMatrix::Type::kBf16, kRows, kCols), w = plain.in_bf16();
+  Matrix read(kRows, kCols);
+  w.read(0, kRows, read.data());
+  for (const int64_t n : {1, 8, 9, 16, 80}) {
+    const Matrix x = random_matrix(n, kCols, 4), got = w.apply(x);
+    const Matrix rounded = x.unaryExpr([](float v) { return bf16_to_f32(f32_to_bf16(v)); });
+    const auto off = [&](const Matrix& factor) {
+      const Eigen::MatrixXd exact = factor.cast<double>() * read.cast<double>().transpose();
+      return (got.cast<double>() - exact).cwiseAbs().maxCoeff();
+    };
+    EXPECT_LT(off(rounded), 2e-4) << n << " tokens";
+    EXPECT_GT(off(x), 0.02) << "activations are rounded";
+    EXPECT_LT(off(x), 0.5);
+    if (n < 16) continue;
+    EXPECT_TRUE(w.apply(x.topRows(n / 2 + 8)) == got.topRows(n / 2 + 8)) << "company changes bits";
+  }
+}
+
+TEST(ModelWeights, AreRoundedOnceForProductsInBf16) {
+  if (!model::can_multiply_bf16()) GTEST_SKIP() << "this machine or build multiplies f32 alone";
+  const Matrix values = random_matrix(40, 24, 9);
+  const std::vector<std::byte> bytes = stored(values, WeightMatrix::Type::kF32);
+  const WeightMatrix wide(bytes.data() + 2, WeightMatrix::Type::kF32, 40, 24);
+  model::ModelWeights weights{.path = "test",
+                              .config = {},
+                              .embedding = wide,
+                              .classifier = wide,
+                              .final_norm = {},
+                              .layers = {},
+                              .files = {}};
+  weights.layers.emplace_back().up = wide;
+  EXPECT_THROW(weights.multiply_in_bf16(2 * 40 * 24 * 2 - 1), std::invalid_argument);
+  weights.multiply_in_bf16(2 * 40 * 24 * 2);
+  for (const WeightMatrix* m : weights.products()) {
+    ASSERT_EQ(m->type(), WeightMatrix::Type::kBf16);
+    Matrix read(40, 24);
+    m->read(0, 40, read.data());
+    EXPECT_TRUE(read == values.unaryExpr([](float v) { return bf16_to_f32(f32_to_bf16(v)); }));
+  }
+  EXPECT_EQ(weights.embedding.type(), WeightMatrix::Type::kF32) << "it is read, not multiplied";
 }
 
 TEST(StepParts, CountsWhatIsMultipliedInItsScopeAlone) {

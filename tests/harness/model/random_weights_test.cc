@@ -95,24 +95,27 @@ TEST(RandomWeights, DependOnTheSeedAloneAndHaveTheScaleOfTheirInputs) {
 }
 
 TEST(RandomWeights, RunAndReadEachMatrixOnceAToken) {
+  constexpr model::Rotary kRotary = model::Rotary::kTrained;
   for (const json& config : {tiny(), tiny_hybrid()}) {
     model::ModelWeights weights = make(config);
     const int64_t bytes = bytes_of_products(weights);
     const model::Model model(std::move(weights));
     const std::vector<int> ids{3, 99};
     const model::StepParts parts;
-    const std::vector<float> logits = model.forward(ids, std::vector<int64_t>{0, 1}, no_attention(),
-                                                    model::Rotary::kTrained, {}, no_recurrence());
+    const std::vector<float> logits =
+        model.forward(ids, std::vector<int64_t>{0, 1}, no_attention(), {&kRotary, 1}, {}, no_recurrence());
     EXPECT_EQ(parts.weight_bytes(), bytes);
     EXPECT_EQ(parts.multiply_adds(), 2 * bytes / 2);
     ASSERT_EQ(logits.size(), 200u);
     for (const float x : logits) EXPECT_TRUE(std::isfinite(x) && x != 0.0f);
     // Only the last token's.
     const std::vector<int64_t> positions{0, 1};
-    const std::vector<float> last = model.forward(ids, positions, no_attention(), model::Rotary::kTrained,
+    const std::vector<float> last = model.forward(ids, positions, no_attention(), {&kRotary, 1},
                                                   std::vector<int64_t>{1}, no_recurrence());
     ASSERT_EQ(last.size(), 100u);
     for (size_t i = 0; i < 100; ++i) EXPECT_NEAR(last[i], logits[100 + i], 1e-5f);
+    const std::vector<int64_t> none;
+    EXPECT_TRUE(model.forward(ids, positions, no_attention(), {&kRotary, 1}, none, no_recurrence()).empty());
   }
 }
 
