@@ -270,9 +270,7 @@ const ErrorMeasure kTextError{
     [](const results::Row& row) {
       return number(row[kCommonTokensP50], "%g") + "/" + number(row[kGeneratedTokens], "%g");
     },
-    [](const results::Row& row) { return "same tokens " + kTextError.in_short(row); },
-    0.0,
-    "the same text"};
+    [](const results::Row& row) { return "same tokens " + kTextError.in_short(row); }, 0.0, "the same text"};
 const TableColumn kGenerateTable[] = {
     kTokenBytesText,
     {"temperature", [](const results::Row& row) { return number(row[kTemperature], "%g"); }},
