@@ -9,6 +9,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "variants/core/place.h"
+
 namespace kv::results {
 namespace {
 
@@ -46,8 +48,9 @@ void AppendFile::sync() {
     throw WriteError("cannot write " + path_.string() + ": " + system_reason());
 }
 
-void write_whole(const fs::path& path, const std::string& text) {
-  const fs::path temporary = path.string() + ".part";
+void write_whole(const fs::path& given, const std::string& text) {
+  const std::string path = place_to_replace(given.string());
+  const fs::path temporary = path + ".part";
   try {
     std::error_code ignored;
     fs::remove(temporary, ignored);
