@@ -30,6 +30,13 @@ def exit_code(work: Callable[[], None]) -> int:
     return 2
 
 
+def given_folder(text: str) -> Path:
+    """An option's folder. Throws BadResults where it is empty, as a script's unset variable, which would mean the current folder."""
+    if not text:
+        raise BadResults("--out is empty; it needs a folder")
+    return Path(text)
+
+
 @contextmanager
 def beside(out: Path) -> Iterator[Path]:
     """A folder to write into, whose files afterwards take their places in `out`; nothing there changes where anything fails.

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from beside import UNFINISHED, beside, exit_code
+from beside import UNFINISHED, beside, exit_code, given_folder
 from columns import BadResults
 from website.build import build
 from website.collect import MARK, collect
@@ -15,9 +15,8 @@ from website.collect import MARK, collect
 def main(words: list[str] | None = None) -> int:
     arguments = argparse.ArgumentParser(prog="kvlab site", description=__doc__)
     arguments.add_argument("results", nargs="+", type=Path, help="results folders, or folders above them")
-    arguments.add_argument("--out", type=Path, required=True, help="the site's folder: a new one, or an earlier site's")
-    options = arguments.parse_args(words)
-    return exit_code(lambda: publish(options.results, options.out))
+    arguments.add_argument("--out", type=given_folder, required=True, help="the site's folder: a new one, or an earlier site's")
+    return exit_code(lambda: publish(**vars(arguments.parse_args(words))))
 
 
 def publish(results: list[Path], out: Path) -> None:

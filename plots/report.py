@@ -12,7 +12,7 @@ from pathlib import Path
 import altair as alt
 import polars as pl
 from altair.utils import schemapi
-from beside import beside, exit_code
+from beside import beside, exit_code, given_folder
 from claims import is_reproduction, write_claims
 from data import BadResults, Run, load_runs
 from families import VariantStyle, baseline_of
@@ -33,15 +33,14 @@ def main(words: list[str] | None = None) -> int:
         "results", nargs="+", type=Path, help="a results folder, one that holds cells.csv or claims.csv"
     )
     arguments.add_argument(
-        "--out", type=Path, help="one report of all the folders here, rather than one in each"
+        "--out", type=given_folder, help="one report of all the folders here, rather than one in each"
     )
     arguments.add_argument("--figures", default="svg,png", metavar="pdf,svg,png", help="which pictures are written")
     arguments.add_argument(
         "--figure-width", metavar="84mm", help="pictures as wide as a paper's column, and without titles"
     )
     arguments.add_argument("--figure-font", metavar="8pt", help="the size of all text in the pictures")
-    options = arguments.parse_args(words)
-    return exit_code(lambda: plot(options))
+    return exit_code(lambda: plot(arguments.parse_args(words)))
 
 
 def plot(options: argparse.Namespace) -> None:

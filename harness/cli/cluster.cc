@@ -14,6 +14,7 @@
 #include "harness/cluster/slurm.h"
 #include "harness/experiments/experiment.h"
 #include "harness/io/paths.h"
+#include "harness/io/text.h"
 #include "harness/results/append_file.h"
 
 namespace kv::cli {
@@ -103,7 +104,7 @@ int merge(const MergeCommand& options) {
                                                  .out = options.out,
                                                  .partial = options.partial});
   for (const std::string& finding : merged.findings)
-    std::fprintf(stderr, "finding: hosts disagree: %s\n", finding.c_str());
+    std::fprintf(stderr, "finding: hosts disagree: %s\n", io::as_message(finding).c_str());
   std::printf("%zu cells of %zu host%s\nresults: %s\n", merged.cells.size(), merged.hosts.size(),
               merged.hosts.size() == 1 ? "" : "s", options.out.c_str());
   std::fflush(stdout);
@@ -143,8 +144,9 @@ int check_results(const CheckCommand& options) {
     return 0;
   }
   const cluster::Check check = cluster::check_results(options.folder);
-  for (const std::string& finding : check.findings) std::printf("finding: %s\n", finding.c_str());
-  for (const std::string& note : check.notes) std::printf("note: %s\n", note.c_str());
+  for (const std::string& finding : check.findings)
+    std::printf("finding: %s\n", io::as_message(finding).c_str());
+  for (const std::string& note : check.notes) std::printf("note: %s\n", io::as_message(note).c_str());
   std::printf(
       "%s: %zu cells; computed again: %zu closed forms, %zu medians, %zu ratios, %zu shares; %s\n",
       options.folder.c_str(), check.cells, check.closed_forms, check.medians, check.ratios, check.shares,

@@ -255,7 +255,7 @@ void add_options(CLI::App& app, CompletionOptions& options) {
 }
 
 int print(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
+  std::fputs(io::printable(text).c_str(), stdout);
   return 0;
 }
 
@@ -286,7 +286,8 @@ class Commands {
         [] { return print(io::json_text(measure::describe_environment(), 2) + "\n"); });
     add("sample", "print what a model writes, with the full f32 cache", sample_,
         [](const experiments::SampleOptions& options) {
-          return print(experiments::sample_documents(options));
+          std::fputs(experiments::sample_documents(options).c_str(), stdout);  // data, kept byte for byte
+          return 0;
         });
     add("logits", "a model's logits for a text, as safetensors", logits_,
         [](const model::LogitsOptions& options) {
@@ -323,6 +324,9 @@ class Commands {
   void add(const char* name, const char* help, Options& options, Action action) {
     CLI::App* command = app_.add_subcommand(name, help);
     add_options(*command, options);
+    // A script's unset variable, which would mean the current folder or a default.
+    if (CLI::Option* out = command->get_option_no_throw("--out"))
+      out->check([](const std::string& path) { return path.empty() ? "is empty; it needs a path" : ""; });
     commands_.emplace_back(command, [&options, action] { return action(options); });
   }
 

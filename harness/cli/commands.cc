@@ -24,6 +24,7 @@
 #include "harness/io/bytes.h"
 #include "harness/io/paths.h"
 #include "harness/io/python.h"
+#include "harness/io/text.h"
 #include "harness/results/cell_columns.h"
 #include "harness/results/table.h"
 
@@ -118,8 +119,8 @@ int run(const RunOptions& options) {
 }
 
 std::string summary_text(std::span<const results::Row> cells, const std::string& folder, bool full) {
-  return summary(
-      cells, {.full = full, .width = summary_width(), .more = "kvlab summary " + folder + " --table full"});
+  return io::printable(summary(
+      cells, {.full = full, .width = summary_width(), .more = "kvlab summary " + folder + " --table full"}));
 }
 
 int print_summary(const SummaryCommand& options) {
@@ -135,8 +136,10 @@ int eval(const EvalOptions& options) {
   const std::vector<results::Row> cells = run_eval(options);
   for (const results::Row& cell : cells) {
     if (cell[results::kStatus] == results::Status::kOk) continue;
-    std::fprintf(stderr, "%s: %s: %s\n", cell[results::kCell].c_str(),
-                 results::text_of(cell[results::kStatus]).c_str(), cell[results::kReason].c_str());
+    const std::string status = results::text_of(cell[results::kStatus]);
+    std::fprintf(
+        stderr, "%s\n",
+        io::as_message(cell[results::kCell] + ": " + status + ": " + cell[results::kReason]).c_str());
   }
   std::printf("%s\nresults: %s\n", summary_text(cells, options.out, false).c_str(), options.out.c_str());
   std::fflush(stdout);
@@ -145,7 +148,7 @@ int eval(const EvalOptions& options) {
 
 int reproduce(const ReproduceOptions& options) {
   if (options.list) {
-    std::fputs(claims::claims_list(options.names).c_str(), stdout);
+    std::fputs(io::printable(claims::claims_list(options.names)).c_str(), stdout);
     return 0;
   }
   const std::vector<claims::ClaimFile> files = claims::choose_claims(options.names);
@@ -177,7 +180,7 @@ int reproduce(const ReproduceOptions& options) {
   }
   const std::string text = options.tables ? claims::source_tables(result.figures, terminal_width())
                                           : claims::claims_table(result.figures);
-  std::printf("%s\nresults: %s\n", text.c_str(), folder.string().c_str());
+  std::printf("%s\nresults: %s\n", io::printable(text).c_str(), folder.string().c_str());
   std::fflush(stdout);
   const int drawn = options.no_plots ? 0 : draw(folder.string());
   return result.any_failed ? kCellFailed : drawn;

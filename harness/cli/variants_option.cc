@@ -17,6 +17,25 @@ std::vector<std::string> expanded(const std::string& text) {
   }
 }
 
+// A comma that is not inside brackets is one between specs.
+bool has_bare_comma(const std::string& text) {
+  int depth = 0;
+  return std::any_of(text.begin(), text.end(), [&](char c) {
+    depth += (c == '(') - (c == ')');
+    return c == ',' && depth == 0;
+  });
+}
+
+LayerSpecs parsed(const std::string& text) {
+  try {
+    return parse_layer_specs(text);
+  } catch (const std::invalid_argument&) {
+    if (!has_bare_comma(text)) throw;
+    throw std::invalid_argument("--variants has '" + text +
+                                "'; separate specs with ';', as 'contiguous/f16;concat'");
+  }
+}
+
 }  // namespace
 
 std::vector<LayerSpecs> parse_variants(const std::string& text) {
@@ -26,7 +45,7 @@ std::vector<LayerSpecs> parse_variants(const std::string& text) {
     const size_t first = part.find_first_not_of(" \n\t"), last = part.find_last_not_of(" \n\t");
     if (first == std::string::npos) continue;
     for (const std::string& spec : expanded(part.substr(first, last - first + 1))) {
-      specs.push_back(parse_layer_specs(spec));
+      specs.push_back(parsed(spec));
       if (std::count(specs.begin(), specs.end(), specs.back()) > 1)
         throw std::invalid_argument("--variants names '" + specs.back().print() + "' twice");
     }

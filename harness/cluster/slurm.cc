@@ -2,18 +2,27 @@
 
 #include <algorithm>
 #include <cctype>
+#include <stdexcept>
 #include <string_view>
 
 namespace kv::cluster {
 namespace {
 
+// A line for sbatch. Throws std::invalid_argument for a line break, behind which a command of the script would begin.
+std::string directive(const std::string& option) {
+  if (std::ranges::any_of(option, [](unsigned char c) { return std::iscntrl(c) != 0; }))
+    throw std::invalid_argument("'#SBATCH " + option +
+                                "' would have a line break or another control character; leave it out");
+  return "#SBATCH " + option + "\n";
+}
+
 std::string head(const SlurmOptions& options, const std::string& name, const std::string& log) {
-  std::string text = "#!/bin/sh\n#SBATCH --job-name=" + name +
-                     "\n#SBATCH --output=" + quoted((options.out / "logs" / log).string()) +
-                     "\n#SBATCH --open-mode=append\n";
-  if (!options.partition.empty()) text += "#SBATCH --partition=" + options.partition + "\n";
-  if (!options.time.empty()) text += "#SBATCH --time=" + options.time + "\n";
-  for (const std::string& option : options.options) text += "#SBATCH " + option + "\n";
+  std::string text = "#!/bin/sh\n" + directive("--job-name=" + quoted(name)) +
+                     directive("--output=" + quoted((options.out / "logs" / log).string())) +
+                     directive("--open-mode=append");
+  if (!options.partition.empty()) text += directive("--partition=" + options.partition);
+  if (!options.time.empty()) text += directive("--time=" + options.time);
+  for (const std::string& option : options.options) text += directive(option);
   return text;
 }
 

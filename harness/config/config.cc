@@ -75,7 +75,7 @@ Geometry read_model(Section model, bool whole, const Catalog& catalog, Geometry&
 
 WorkloadConfig read_workload(Section section, const Catalog& catalog) {
   WorkloadConfig w;
-  w.family = section.text("family", "gaussian");
+  w.family = section.choice("family", "gaussian", catalog.workloads);
   w.dump = section.text("dump", "");
   w.model = section.text("model", "");
   w.tokenizer = section.text("tokenizer", "");

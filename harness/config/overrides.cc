@@ -16,7 +16,7 @@ namespace kv::config {
 namespace {
 
 // Sets the value under `a.b.c`.
-void override_value(toml::table& root, const std::string& key, const toml::node& value) {
+void override_value(toml::table& root, const std::string& key, toml::node&& value) {
   toml::table* at = &root;
   std::stringstream parts(key);
   std::string part, next;
@@ -27,20 +27,28 @@ void override_value(toml::table& root, const std::string& key, const toml::node&
     if (!at) throw std::invalid_argument("--set " + key + ": '" + part + "' is not a table");
     part = next;
   }
-  at->insert_or_assign(part, value);
+  at->insert_or_assign(part, std::move(value));  // moved, a node keeps where it is from
 }
 
-// TOML, in which [4K,128K] needs no quotes; anything else is text.
+// A text as TOML.
+std::string toml_text(const std::string& text) {
+  std::ostringstream quoted;
+  quoted << toml::value<std::string>(text);
+  return quoted.str();
+}
+
+// TOML, in which [4K,128K] needs no quotes; anything else is text. Its place is "--set".
 toml::table value_of(const std::string& text) {
   static const std::regex bare_count(R"(([\[,]\s*)(\d+[KkMm])(?=\s*[\],]))");
-  for (const std::string& value : {text, std::regex_replace(text, bare_count, "$1\"$2\"")}) {
+  const std::string quoted = toml_text(text);
+  for (const std::string& value : {text, std::regex_replace(text, bare_count, "$1\"$2\""), quoted}) {
     try {
-      return toml::parse("value = " + value);
+      return toml::parse("value = " + value, std::string_view("--set"));
     } catch (const toml::parse_error&) {
       continue;
     }
   }
-  return toml::table{{"value", text}};
+  return toml::table{{"value", text}};  // no UTF-8, as a path may be
 }
 
 // `a.b.c=value`: the value is TOML, or else text.
@@ -52,8 +60,7 @@ void apply_override(toml::table& root, const std::string& assignment) {
   }
   const std::string key = assignment.substr(0, equals), text = assignment.substr(equals + 1);
   refuse_deep_toml(key + " = " + text, "--set");
-  const toml::table parsed = value_of(text);
-  override_value(root, key, *parsed.get("value"));
+  override_value(root, key, std::move(*value_of(text).get("value")));
 }
 
 // Makes a file's path absolute, so that the config as run means the same from any folder. The project's own files are

@@ -20,9 +20,11 @@ std::string joined(const auto& names) {
   return list;
 }
 
-std::string line_of(const toml::node& node) {
-  const auto line = node.source().begin.line;
-  return line > 0 ? ":" + std::to_string(line) : "";
+// "file.toml:12", or "--set" for a value of the command line.
+std::string place_of(const toml::node& node, const std::string& file) {
+  const toml::source_region& from = node.source();
+  if (from.path && *from.path == "--set") return *from.path;
+  return from.begin.line > 0 ? file + ":" + std::to_string(from.begin.line) : file;
 }
 
 }  // namespace
@@ -54,15 +56,14 @@ bool Section::is_array(const std::string& key) const {
 
 void Section::fail(const std::string& key, const std::string& what) const {
   const toml::node* node = table_->get(key);
-  throw std::invalid_argument(file_ + (node ? line_of(*node) : line_of(*table_)) + ": " + child(key) + " " +
-                              what);
+  throw std::invalid_argument(place_of(node ? *node : *table_, file_) + ": " + child(key) + " " + what);
 }
 
 void Section::refuse(const std::string& what) const {
-  throw std::invalid_argument(file_ + line_of(*table_) + ": [" + path_ + "] " + what);
+  throw std::invalid_argument(place_of(*table_, file_) + ": [" + path_ + "] " + what);
 }
 
-std::string Section::place() const { return file_ + line_of(*table_) + ": " + path_; }
+std::string Section::place() const { return place_of(*table_, file_) + ": " + path_; }
 
 std::string Section::text(const std::string& key, const std::string& fallback) {
   const toml::node* node = take(key);

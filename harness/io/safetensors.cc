@@ -19,6 +19,7 @@
 
 #include "harness/io/json.h"
 #include "harness/io/text.h"
+#include "variants/core/place.h"
 
 namespace kv::io {
 namespace {
@@ -137,6 +138,11 @@ std::string_view header_text(std::span<const std::byte> file, const Place& place
   }
   uint64_t length;
   std::memcpy(&length, file.data(), sizeof length);
+  // The header is JSON, and the length of one that the format allows ends with zero bytes, which no text has.
+  const std::string_view text(reinterpret_cast<const char*>(file.data()) + kLengthBytes,
+                              file.size() - kLengthBytes);
+  if (length > kMaxHeaderBytes && !text.starts_with('{'))
+    place.refuse("not safetensors: it begins neither with a length nor with a JSON header");
   if (length > kMaxHeaderBytes) {
     place.refuse("its header claims " + std::to_string(length) + " bytes; the format allows 100000000");
   }
@@ -144,7 +150,7 @@ std::string_view header_text(std::span<const std::byte> file, const Place& place
     place.refuse("its header claims " + std::to_string(length) + " bytes, but only " +
                  std::to_string(file.size() - kLengthBytes) + " follow");
   }
-  return {reinterpret_cast<const char*>(file.data()) + kLengthBytes, static_cast<size_t>(length)};
+  return text.substr(0, static_cast<size_t>(length));
 }
 
 SafetensorsFile::Tensor parse_tensor(const json& entry, std::span<const std::byte> data, const Place& place) {
@@ -228,8 +234,8 @@ std::string header_of(std::span<const NamedTensor> tensors) {
 class NewFile {
  public:
   explicit NewFile(const std::string& path)
-      : path_(path),
-        temporary_(path + ".part" + std::to_string(getpid())),
+      : path_(place_to_replace(path)),
+        temporary_(path_ + ".part" + std::to_string(getpid())),
         fd_(open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
     if (fd_ < 0) fail();
   }

@@ -7,7 +7,17 @@ namespace {
 
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
+// A space for each control character: those of ASCII, and U+0080 to U+009F, which many terminals obey as well. `text` is UTF-8.
+std::string without_controls(const std::string& text, const auto& stays) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const bool longer = c == 0xC2 && static_cast<unsigned char>(text[i + 1]) < 0xA0;
+    out += longer || ((c < 0x20 || c == 0x7F) && !stays(i)) ? ' ' : text[i];
+    i += longer;
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -33,12 +43,14 @@ bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") 
 
 std::string as_message(std::string_view text) {
   constexpr size_t kMost = 2000;
-  std::string message = shortened(as_utf8(text), kMost);
-  for (size_t i = 0; i < message.size(); ++i) {
-    const bool next_line = message[i] == '\n' && message.compare(i + 1, 2, "  ") == 0;
-    if (is_control(message[i]) && !next_line) message[i] = ' ';
-  }
-  return message;
+  const std::string message = shortened(as_utf8(text), kMost);
+  return without_controls(
+      message, [&](size_t i) { return message[i] == '\n' && message.compare(i + 1, 2, "  ") == 0; });
+}
+
+std::string printable(std::string_view text) {
+  const std::string whole = as_utf8(text);
+  return without_controls(whole, [&](size_t i) { return whole[i] == '\n' || whole[i] == '\t'; });
 }
 
 }  // namespace kv::io

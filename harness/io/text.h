@@ -12,6 +12,9 @@ std::string as_utf8(std::string_view text);
 // At most about so many bytes of it, the middle left out: a message begins with the place and ends with what is right.
 std::string shortened(const std::string& text, size_t most);
 
+// Text of several lines fit for a terminal: UTF-8, a space for each control character but tabs and line ends.
+std::string printable(std::string_view text);
+
 // A message fit for a terminal: UTF-8, no control characters, a few lines at most however much it quotes.
 // Lines that are indented, as a spec with its mistake marked, stay lines of their own.
 std::string as_message(std::string_view text);

@@ -1,6 +1,7 @@
 #include "harness/python/locked_cache.h"
 
 #include <algorithm>
+#include <cmath>
 #include <new>
 #include <optional>
 
@@ -19,8 +20,23 @@ std::string within(const char* what, int64_t value, int64_t end) {
          std::to_string(end - 1);
 }
 
-// Sizes are products of these; larger values would overflow 64 bits.
+struct Range {
+  const char* name;
+  int64_t value, least, most;
+};
+
+// Sizes are products of these; larger values would overflow 64 bits, or make objects until the memory is full.
 void check_sizes(const Options& o) {
+  for (const Range& r :
+       {Range{"layers", o.layers, 1, 1024}, Range{"q_heads", o.q_heads, 1, 4096},
+        Range{"kv_heads", o.kv_heads, 1, 4096}, Range{"max_sequences", o.max_sequences, 1, 65536},
+        Range{"threads", o.threads, 0, 4096}}) {
+    if (r.value < r.least || r.value > r.most)
+      refuse(std::string(r.name) + " must be from " + std::to_string(r.least) + " to " +
+             std::to_string(r.most) + ", not " + std::to_string(r.value));
+  }
+  if (!(o.rope_theta > 0.0 && std::isfinite(o.rope_theta)))
+    refuse("rope_theta must be a positive number, not " + std::to_string(o.rope_theta));
   constexpr double kMostNumbers = 1e15;
   const double numbers = double(o.layers) * o.q_heads * o.head_dim * double(o.max_tokens) * o.max_sequences;
   if (numbers > kMostNumbers)
@@ -28,7 +44,6 @@ void check_sizes(const Options& o) {
 }
 
 ModelShape shape_of(const Options& o) {
-  if (o.layers < 1) refuse("layers must be at least 1, not " + std::to_string(o.layers));
   check_sizes(o);
   CacheShape shape{.layers = o.layers,
                    .q_heads = o.q_heads,
@@ -99,6 +114,8 @@ void LockedCache::check_room() const {
 
 void LockedCache::check_step(Cache& cache, const Step& step, bool adds_tokens) const {
   if (step.layer < 0 || step.layer >= options_.layers) refuse(within("layer", step.layer, options_.layers));
+  if (!(step.score_cap >= 0.0f && std::isfinite(step.score_cap)))
+    refuse("score_cap must be a positive number, or 0 for none, not " + std::to_string(step.score_cap));
   std::set<int> seen;
   for (const int sequence : step.sequences) {
     check_sequence(sequence);

@@ -192,7 +192,10 @@ void add_sequences(nb::class_<LockedCache>& type) {
   type.def("release", &LockedCache::release, "sequence"_a, call, kReleaseDoc);
   type.def("truncate", &LockedCache::truncate, "sequence"_a, "tokens"_a, call, kTruncateDoc);
   const auto path_of = [](nb::handle path) {
-    return nb::cast<std::string>(nb::module_::import_("os").attr("fsdecode")(path));
+    const auto text = nb::cast<std::string>(nb::module_::import_("os").attr("fsdecode")(path));
+    if (text.find('\0') != std::string::npos)
+      throw std::invalid_argument("path: it has a NUL, which no path holds");
+    return text;
   };
   type.def(
       "save",

@@ -10,6 +10,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "variants/core/place.h"
+
 namespace kv::results {
 namespace {
 
@@ -55,7 +57,8 @@ fs::path beside(const fs::path& path) {
   return (path.has_filename() ? path : path.parent_path()).string() + ".part";
 }
 
-void write_whole(const fs::path& path, const std::string& text) {
+void write_whole(const fs::path& given, const std::string& text) {
+  const std::string path = place_to_replace(given.string());
   const fs::path temporary = beside(path);
   try {
     std::error_code ignored;

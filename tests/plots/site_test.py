@@ -242,6 +242,12 @@ def test_what_is_no_results_folder_is_refused(tmp_path, make, part):
     assert not (tmp_path / "out").exists()
 
 
+def test_an_empty_out_is_refused(results, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, error = site(results, "--out", "")
+    assert code == 2 and error.startswith("error: --out is empty") and list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("name", ["mine.txt", "data/mine.txt"])
 def test_no_folder_of_others_is_written_to(results, tmp_path, name):
     (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "variants/core/checksum.h"
+#include "variants/core/place.h"
 
 namespace kv {
 namespace {
@@ -64,8 +65,8 @@ class Descriptor {
 class FileWriter : public Writer {
  public:
   explicit FileWriter(const std::string& path)
-      : path_(path),
-        passing_(path + ".tmp" + std::to_string(getpid())),
+      : path_(place_to_replace(path)),
+        passing_(path_ + ".tmp" + std::to_string(getpid())),
         fd_(open(passing_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
     if (fd_.get() < 0) fail();
     buffer_.reserve(kBufferBytes);

@@ -309,3 +309,8 @@ def test_run_on_a_dump(config, tmp_path):
             assert (row["status"], row["reason"]) == ("unsupported", f"workload 'dump' has only {N} tokens")
         else:
             assert row["status"] == "ok" and float(row["err_rel_l2"]) < 1e-5  # f16 values are exact in f16
+
+
+def test_a_text_file_is_said_to_be_no_safetensors(tmp_path):
+    (tmp_path / "text").write_text("Once upon a time\n" * 9)
+    assert_refused(kvlab("eval", tmp_path / "text", "--variants", "concat", "--out", tmp_path / "out"), "text: not safetensors", out=tmp_path / "out")

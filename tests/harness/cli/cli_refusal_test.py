@@ -65,6 +65,51 @@ def test_a_setting_is_refused(config, tmp_path, setting, parts):
     assert_refused(run(config, tmp_path / "out", "--set", setting), *parts, out=tmp_path / "out")
 
 
+@pytest.mark.parametrize("setting", ["sweep.seq_len=0", "tpyo=1", "sweep=3", "sweep.variants=conact", "decode.steps=[1"])
+def test_a_mistake_of_the_command_line_is_not_blamed_on_the_config(config, tmp_path, setting):
+    done = run(config, tmp_path / "out", "--set", setting)
+    assert done.returncode == 2 and done.stderr.startswith(f"kvlab: --set: {setting.partition('=')[0]} ")
+    own = tmp_path / "own.toml"
+    own.write_text("tpyo = 1\n" + CONFIG)
+    assert_refused(run(own, tmp_path / "out"), f"{own}:1: tpyo")
+
+
+def test_a_mistyped_family_is_refused_though_nothing_uses_it(config, tmp_path):
+    words = {"sweep.workload": "gaussian", "workload.family": '"outlier"'}
+    assert_refused(run(config, tmp_path / "out", words), "--set: workload.family must be one of", "not 'outlier'", "did you mean 'outliers'")
+
+
+@pytest.mark.parametrize("words", [["tables"], ["eval", "x"], ["plan", "--memory", "24GB", "--context", "4K", "--users", "1"]])
+def test_specs_with_commas_between_them_are_told_of_semicolons(tmp_path, words):
+    out = ["--out", tmp_path / "out"] if words[0] == "eval" else []
+    assert_refused(kvlab(*words, "--variants", "contiguous,concat/kivi(bits=2,group=32)", *out), "separate specs with ';'")
+
+
+@pytest.mark.parametrize("words", [["run", "configs/quickstart.toml"], ["eval", "x", "--variants", "concat"], ["merge", "x"], ["reproduce"],
+                                   ["sbatch", "configs/quickstart.toml", "--nodes", "2"], ["tables"], ["logits", "--model", "x", "--text", "x"]])  # fmt: skip
+@pytest.mark.parametrize("empty", [["--out", ""], ["--out="]])
+def test_an_empty_out_is_refused(tmp_path, words, empty):
+    done = kvlab(*words, *empty, cwd=tmp_path)
+    assert_refused(done, "--out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_stays_and_its_file_is_written(tmp_path):
+    (tmp_path / "link.csv").symlink_to(tmp_path / "behind.csv")
+    succeeded(kvlab("tables", "--variants", "concat", "--out", tmp_path / "link.csv"))
+    assert (tmp_path / "link.csv").is_symlink() and (tmp_path / "behind.csv").read_text().count("\n") > 1
+
+
+def test_what_a_file_says_is_no_command_of_the_terminal(results, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(results, folder)
+    text = (folder / "cells.csv").read_text()
+    (folder / "cells.csv").write_text(text.replace("concat/f16", "concat/f16\x1b[2J\u009b2J\x7f"))
+    done = kvlab("summary", folder, "--table", "full")
+    assert done.returncode == 0 and "concat/f16" in done.stdout
+    assert not set(done.stdout) & {"\x1b", "\u009b", "\x7f"}
+
+
 @pytest.mark.parametrize("spec, parts", [
     ("contiguous + sliding:concat", ["no layers of kind 'sliding'", "it has full ("]),
     ("contiguous + 900:concat", ["there is no layer 900", "full"]),

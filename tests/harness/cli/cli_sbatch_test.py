@@ -44,6 +44,19 @@ def test_mistakes_are_said_before_anything_is_submitted(tmp_path, args, parts):
     assert_refused(kvlab("sbatch", CONFIG, "--out", tmp_path / "out", *(["--nodes", "2"] if "--nodes" not in args else []), *args), *parts)
 
 
+@pytest.mark.parametrize("option", ["--partition", "--time", "--sbatch", "--out"])
+def test_no_line_break_begins_a_command_of_the_job_script(tmp_path, option):
+    words = ["--nodes", "2", f"{option}=x\necho hacked"]
+    done = kvlab("sbatch", CONFIG, *words, *([] if option == "--out" else ["--out", tmp_path / "out"]), cwd=tmp_path)
+    assert_refused(done, "#SBATCH", "line break")
+
+
+def test_nor_does_one_in_the_name_of_a_config(tmp_path):
+    config = tmp_path / "a\necho hacked.toml"
+    config.write_text(CONFIG.read_text())
+    assert_refused(kvlab("sbatch", config, "--nodes", "2", "--out", tmp_path / "out"), "--job-name=", "line break")
+
+
 def test_without_slurm_nothing_is_claimed(tmp_path):
     done = sbatch(tmp_path / "out", "--submit", env={**ENV, "PATH": "/nonexistent"})
     assert done.returncode == 2 and "this failed: sbatch" in done.stderr and "submitted" not in done.stdout

@@ -236,9 +236,16 @@ TEST_F(Safetensors, AFailedWriteLeavesNothing) {
   const io::NamedTensor tensors[] = {{"a", {1}, one}};
   EXPECT_THROW(io::write_safetensors(folder_ / "missing" / "t", tensors), std::runtime_error);
   fs::create_directory(folder_ / "taken");
-  EXPECT_THROW(io::write_safetensors(folder_ / "taken", tensors), std::runtime_error);
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 1)
-      << "only the folder `taken` may be there";
+  EXPECT_THROW(io::write_safetensors(folder_ / "taken", tensors), std::invalid_argument);
+  ASSERT_EQ(mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  EXPECT_THROW(io::write_safetensors(folder_ / "pipe", tensors), std::invalid_argument);
+  EXPECT_THROW(io::write_safetensors((folder_ / "cut").string() + '\0' + "t", tensors),
+               std::invalid_argument);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 2) << "only these two may be there";
+  fs::create_symlink("behind", folder_ / "link");
+  io::write_safetensors(folder_ / "link", tensors);
+  EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
+  EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(folder_ / "behind")));
 }
 
 TEST_F(Safetensors, WritingNonsenseIsABug) {

@@ -32,6 +32,11 @@ TEST(Text, AMessageKeepsItsBeginningAndItsEnd) {
 TEST(Text, AMessageIsOneLineButForASpecsPlace) {
   EXPECT_EQ(io::as_message("a\nb\x1b[31m\r\tc\x7f"), "a b [31m  c ");
   EXPECT_EQ(io::as_message("spec: no\n  conact\n  ^"), "spec: no\n  conact\n  ^");
+  EXPECT_EQ(io::as_message("a\u009b2Jb\u0080\u009fc\u00a0\u00e9"), "a 2Jb  c\u00a0\u00e9");
+}
+
+TEST(Text, WhatIsPrintedKeepsItsLines) {
+  EXPECT_EQ(io::printable("a\tb\n\nc\x1b[2J\r\u009b2J\x9b\n"), "a\tb\n\nc [2J  2J\ufffd\n");
 }
 
 TEST(Json, NestingIsLimitedWhereItIsRead) {

@@ -1,6 +1,7 @@
 """Mistakes: one exception of a fitting type with one line that says what, where and what would be right; the cache goes on."""
 
 import ctypes
+import os
 import re
 
 import kvlab
@@ -117,12 +118,12 @@ def test_a_bad_spec_is_refused(spec, line):
 
 
 @pytest.mark.parametrize("change, line", [
-    ({"layers": 0}, "layers must be at least 1"),
+    ({"layers": 0}, "layers must be from 1"),
     ({"q_heads": 3}, r"q_heads \(3\) must be a multiple of kv_heads \(2\)"),
     ({"head_dim": 30}, "head_dim must be a multiple of 8"),
     ({"max_tokens": 0}, "max_tokens must be at least 1"),
     ({"max_tokens": 2**62}, "no machine holds that"),
-    ({"max_sequences": -1}, "max_sequences must be at least 1"),
+    ({"max_sequences": -1}, "max_sequences must be from 1"),
     ({"windows": [4]}, "windows has 1 entries; one for each of 2 layers"),
     ({"windows": [4, -1]}, "a window of -1 tokens"),
 ])
@@ -205,3 +206,42 @@ def test_a_closed_cache(arrays):
     assert made.closed and made.spec == "contiguous" and made.layers == SHAPE["layers"] and "closed" in repr(made)
     with pytest.raises(AttributeError, match="module 'kvlab' has no attribute 'Cash'"):
         kvlab.Cash
+
+
+@pytest.mark.parametrize("options, line", [
+    ({"threads": -1}, r"threads must be from 0 to 4096, not -1"),
+    ({"layers": 2**31 - 1}, r"layers must be from 1 to 1024, not 2147483647"),
+    ({"layers": 0}, r"layers must be from 1"),
+    ({"max_sequences": 2**31 - 1}, r"max_sequences must be from 1 to 65536"),
+    ({"q_heads": 2**31 - 1}, r"q_heads must be from 1 to 4096"),
+    ({"rope_theta": float("nan")}, r"rope_theta must be a positive number, not nan"),
+    ({"rope_theta": float("inf")}, r"rope_theta must be"),
+    ({"rope_theta": -1.0}, r"rope_theta must be"),
+])  # fmt: skip
+def test_options_that_no_cache_can_have(options, line):
+    refuses(ValueError, line, cache, **options)
+
+
+@pytest.mark.parametrize("cap", [float("nan"), float("inf"), -1.0])
+def test_a_score_cap_that_is_none(made, arrays, cap):
+    refuses(ValueError, "score_cap must be", made.step, made.add_sequence(), 0, *arrays, score_cap=cap)
+
+
+def test_saving_replaces_no_device_and_no_link(made, tmp_path):
+    sequence = made.add_sequence()
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path):
+        refuses(ValueError, "a folder, a device or a pipe", made.save, sequence, path)
+    assert (tmp_path / "pipe").is_fifo()
+    (tmp_path / "link").symlink_to("behind")
+    made.save(sequence, tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and made.load(tmp_path / "behind") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["behind", "link", "pipe"]
+
+
+@pytest.mark.parametrize("call", ["save", "load"])
+def test_no_path_is_cut_at_a_nul(made, tmp_path, call):
+    made.save(made.add_sequence(), tmp_path / "a")
+    arguments = (0,) if call == "save" else ()
+    refuses(ValueError, "NUL", getattr(made, call), *arguments, f"{tmp_path}/a\0b")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
