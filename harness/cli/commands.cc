@@ -58,9 +58,10 @@ bool any_is(results::Status status, std::span<const results::Row> cells) {
 int finish(std::span<const results::Row> cells, const std::string& folder, bool draws) {
   if (!cells.empty() && !any_is(results::Status::kOk, cells) && !any_is(results::Status::kFailed, cells)) {
     const results::Row& first = cells.front();
-    std::fprintf(stderr, "kvlab: none of %zu cells was measured, as '%s': %s: %s\n", cells.size(),
-                 first[results::kCell].c_str(), results::text_of(first[results::kStatus]).c_str(),
-                 first[results::kReason].c_str());
+    const std::string why = "none of " + std::to_string(cells.size()) + " cells was measured, as '" +
+                            first[results::kCell] + "': " + results::text_of(first[results::kStatus]) + ": " +
+                            first[results::kReason];
+    std::fprintf(stderr, "kvlab: %s\n", io::as_message(why).c_str());
     return kUserError;
   }
   const int drawn = draws ? draw(folder) : 0;

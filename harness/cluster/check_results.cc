@@ -272,7 +272,7 @@ Check check_results(const fs::path& folder) {
       std::ranges::any_of(sides, [](const auto& side) { return side.first->find(measure::kStepUs.name); });
   std::ranges::move(differences(cells, sides, has_samples), std::back_inserter(check.findings));
   for (const std::string& name : unknown_tables(folder))
-    check.notes.push_back(name + " is no table of this version");
+    check.notes.push_back(name + " is no table that an experiment writes, and was not checked");
   if (check.closed_forms + check.medians + check.ratios + check.shares == 0)
     check.findings.push_back("nothing could be computed again, neither bytes nor times");
   return check;

@@ -31,8 +31,7 @@ struct Part {
 };
 
 // Every cell has a host: its row's, else its folder's. Throws std::invalid_argument for a folder that is unfinished, torn,
-// or lacks a file
-// or rows.
+// or lacks a file or a cell's rows.
 Part read_part(const std::filesystem::path& path);
 
 // Throws std::invalid_argument with the difference unless both have one config and one binary, and one machine where they

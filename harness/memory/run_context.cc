@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "kernels/cpu/isa.h"
 #include "kernels/cuda/gpu.h"
@@ -21,6 +22,8 @@ std::unique_ptr<cuda::Gpu> open_device(std::string_view name) {
   if (name == "cuda") return cuda::open_gpu();
   throw std::invalid_argument("no device '" + std::string(name) + "'; there are: cpu, cuda");
 }
+
+}  // namespace
 
 // Kernels keep a tile's scores and codes on their thread's stack. A thread has what OMP_STACKSIZE says, else what `ulimit -s`
 // left when the program began.
@@ -39,8 +42,6 @@ void require_stack() {
     throw std::invalid_argument("a thread's stack has " + std::to_string(bytes >> 10) +
                                 " KiB here and needs 1024: ulimit -s 8192, and no smaller OMP_STACKSIZE");
 }
-
-}  // namespace
 
 RunContext::RunContext(std::string_view device, std::string_view isa, int threads)
     : threads_(std::min(threads > 0 ? threads : omp_get_num_procs(), most_threads())) {

@@ -32,6 +32,9 @@ class RunContext {
   int threads_;
 };
 
+// Throws std::invalid_argument if a thread's stack is too small for the kernels, as after `ulimit -s 512`.
+void require_stack();
+
 // The most threads that OpenMP gives this process (OMP_THREAD_LIMIT).
 int most_threads();
 

@@ -68,6 +68,7 @@ ModelShape shape_of(const Options& o) {
 
 LockedCache::LockedCache(const std::string& spec, const Options& options)
     : options_(options), ledger_(memory::total_memory_bytes()) {
+  memory::require_stack();
   const LayerSpecs specs = parse_layer_specs(spec);
   spec_ = specs.print();
   rotates_ = rotates_at_read(specs);
