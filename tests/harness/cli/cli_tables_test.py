@@ -288,7 +288,7 @@ def test_tables_overwrite_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("facts, parts", [
-    ({"num_hidden_layers": None}, ["num_hidden_layers", "missing"]),
+    ({"num_hidden_layers": None}, ["num_hidden_layers", "null"]),
     ({"num_attention_heads": "4"}, ["num_attention_heads", '"4"']),
     ({"num_key_value_heads": 3}, ["num_key_value_heads (3)"]),
     ({"model_type": "gemma2", "layer_types": ["full_attention"]}, ["layer_types"]),
