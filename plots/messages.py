@@ -72,7 +72,7 @@ def slowest_and_fastest(rows: pl.DataFrame) -> str | None:
         if (known["verdict"] == "faster").any():
             return f"What is faster than {against} has {SAID['err_rel_l2'].replace('of at most', 'above')}"
         return f"Steps of all variants are statistically tied with those of {against}"
-    steps = "the median step" if (known["experiment"] == "growth").all() else "the time"
+    steps = "the median step" if "append_total_us" in known.columns and known["append_total_us"].is_not_null().all() else "the time"
     return f"{', '.join(said)} {steps} of {against}"
 
 

@@ -56,7 +56,7 @@ def against_baseline(rows: list[Row]) -> str:
     """The slowest first; what the intervals do not tell apart is not ranked."""
     compared = [row for row in reversed(rows) if row["ratio_ci_low"] is not None and row["versus"]]
     told = [row for row in compared if row["verdict"] in ("slower", "faster")]
-    what = "median step" if all(row["experiment"] == "growth" for row in rows) else "time"
+    what = "median step" if all(row.get("append_total_us") is not None for row in rows) else "time"
     sentences = [f"{row['variant']} takes {ratio(row)} the {what} of {row['versus']}." for row in told]
     same = [f"{row['variant']} {ratio(row)}" for row in compared if row["verdict"] == "ambiguous"]
     if same:

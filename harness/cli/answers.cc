@@ -4,7 +4,6 @@
 #include <array>
 #include <string_view>
 
-#include "harness/experiments/growth/columns.h"
 #include "harness/io/bytes.h"
 #include "harness/measure/prediction_columns.h"
 #include "harness/measure/time_columns.h"
@@ -19,14 +18,13 @@ using experiments::exactly;
 using experiments::Measured;
 using experiments::within;
 
-// Time relative to the baseline's: of a growth run that of all appends, else that of a step. Repetitions drift together,
-// so ratios are more exact than times.
+// Time relative to the baseline's. Repetitions drift together, so ratios are more exact than times.
 Measured pace_of(const Cell& row) {
   if (row[results::kVerdict] == "baseline" && (row[measure::kStepP50Us] || row[measure::kPrefillP50Us]))
     return exactly(1.0);
-  if (row[experiments::kAppendTotalRatio])
-    return within(row[experiments::kAppendTotalRatio], row[experiments::kAppendTotalRatioCiLow],
-                  row[experiments::kAppendTotalRatioCiHigh]);
+  const experiments::Experiment* experiment = experiments::find_experiment(row[results::kExperiment]);
+  if (const Measured own = experiment && experiment->pace ? experiment->pace(row) : Measured{}; own.value)
+    return own;
   return within(row[measure::kRatioP50], row[measure::kRatioCiLow], row[measure::kRatioCiHigh]);
 }
 

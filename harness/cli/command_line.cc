@@ -47,7 +47,7 @@ struct LauncherCommand {
 constexpr LauncherCommand kLauncherCommands[] = {
     {"plot", "draw the charts of earlier runs"},
     {"site", "make a static site of the results of any number of machines"},
-    {"models", "list the models that come in Python packages, and fetch some"},
+    {"models", "list the models of Python packages; models fetch NAME downloads one"},
     {"peers", "install other engines, which configs measure beside kvlab's caches"},
     {"gpu-check", "check the GPU kernels on this machine; needs nvcc and Python"},
     {"test", "build and run all tests; options go to ctest"}};
@@ -189,26 +189,6 @@ void add_options(CLI::App& app, PlanOptions& options) {
                  "results folder of a quality run, as results/xeon-2core/quality: each variant's perplexity");
   app.add_option("--seed", options.seed, "seed of drawn arrivals")->capture_default_str();
   add_output_options(app, options.output);
-}
-
-void add_options(CLI::App& app, EvalOptions& options) {
-  app.add_option("dump", options.dump,
-                 "q [layers, q_heads, n, head_dim], k and v [layers, kv_heads, n, head_dim]")
-      ->required();
-  app.add_option("--variants", options.variants, "specs, separated by ';'; {a,b} in one stands for each")
-      ->required();
-  app.add_option("--prompt", options.prompt, "first tokens as one causal prefill, as 192 or 4K")
-      ->transform(token_count())
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--out", options.out, "results folder")->required();
-  app.add_option("--threads", options.threads, "threads (default: one a core)")->check(CLI::Range(1, 4096));
-  app.add_option("--isa", options.isa, "instruction set of the kernels");
-  app.add_option("--arithmetic", options.arithmetic,
-                 "exact, or int8: queries and weights times the codes of q8_0 and q4_0 in 8 bits")
-      ->check(one_of({"exact", "int8"}));
-  app.add_option("--device", options.device, "device that holds the caches: cpu or cuda")
-      ->check(one_of({"cpu", "cuda"}));
-  app.add_flag("--no-plots", options.no_plots, "leave the charts out");
 }
 
 void add_options(CLI::App& app, SummaryCommand& options) {

@@ -1,5 +1,6 @@
 #include "harness/cli/eval.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <new>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "harness/cli/eval_columns.h"
+#include "harness/cli/typos.h"
 #include "harness/cli/variants_option.h"
 #include "harness/io/json.h"
 #include "harness/io/safetensors.h"
@@ -246,6 +248,26 @@ void write_results(const EvalOptions& options, const memory::RunContext& context
 }
 
 }  // namespace
+
+void add_options(CLI::App& app, EvalOptions& options) {
+  app.add_option("dump", options.dump,
+                 "q [layers, q_heads, n, head_dim], k and v [layers, kv_heads, n, head_dim]")
+      ->required();
+  app.add_option("--variants", options.variants, "specs, separated by ';'; {a,b} in one stands for each")
+      ->required();
+  app.add_option("--prompt", options.prompt, "first tokens as one causal prefill, as 192 or 4K")
+      ->transform(token_count())
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--out", options.out, "results folder")->required();
+  app.add_option("--threads", options.threads, "threads (default: one a core)")->check(CLI::Range(1, 4096));
+  app.add_option("--isa", options.isa, "instruction set of the kernels");
+  app.add_option("--arithmetic", options.arithmetic,
+                 "exact, or int8: queries and weights times the codes of q8_0 and q4_0 in 8 bits")
+      ->check(one_of({"exact", "int8"}));
+  app.add_option("--device", options.device, "device that holds the caches: cpu or cuda")
+      ->check(one_of({"cpu", "cuda"}));
+  app.add_flag("--no-plots", options.no_plots, "leave the charts out");
+}
 
 std::vector<results::Row> run_eval(const EvalOptions& options) {
   std::vector<LayerSpecs> specs = parse_variants(options.variants);

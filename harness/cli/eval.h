@@ -7,6 +7,10 @@
 
 #include "harness/results/cell_columns.h"
 
+namespace CLI {
+class App;
+}
+
 namespace kv::cli {
 
 struct EvalOptions {
@@ -20,6 +24,8 @@ struct EvalOptions {
   std::string arithmetic = "exact";  // for variants whose codecs can choose
   bool no_plots = false;
 };
+
+void add_options(CLI::App& app, EvalOptions& options);
 
 // Token t attends to the kept tokens <= t. Writes cells.csv, heads.csv with the errors of each layer's query heads,
 // and outputs.safetensors with one f32 tensor [layers, q_heads, n, head_dim] a spec, under the canonical spec.

@@ -10,6 +10,9 @@
 
 namespace kv {
 
-inline bool prefills_full(const Spec& spec) { return spec.codec.text("prefill") == "full"; }
+inline bool prefills_full(const Spec& spec) {
+  const auto value = spec.codec.values.find("prefill");
+  return value != spec.codec.values.end() && value->second == "full";
+}
 
 }  // namespace kv

@@ -253,6 +253,10 @@ constinit const Experiment kGrowth{
     .columns = kGrowthGroups,
     .tables = kGrowthTables,
     .table = kGrowthTable,
+    .pace =
+        [](const results::Row& row) {
+          return within(row[kAppendTotalRatio], row[kAppendTotalRatioCiLow], row[kAppendTotalRatioCiHigh]);
+        },
     .plan = plan_growth,
     .run = run_growth};
 
