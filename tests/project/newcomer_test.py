@@ -203,7 +203,7 @@ def test_the_experiments_axis_column_and_chart_are_found_everywhere(project, res
     assert columns["tail_tokens"] | {"axis": True, "title": "last {} tokens", "key": "tail", "experiments": ["probe"]} == columns["tail_tokens"]
     assert columns["probe_norm"]["experiments"] == ["probe"] and "axis" not in columns["probe_norm"]
     summary = kvlab(project, "summary", results, "--table", "full").stdout
-    assert "last 4 tokens" in summary and re.search(r"variant\s+held\s+norm\s+error", summary), summary
+    assert "last 4 tokens" in summary and re.search(r"variant\s+held \(whole model\)\s+norm\s+error", summary), summary
     assert "Norm of the last outputs" in (results / "report.html").read_text()
     assert (results / "figures" / "probe.png").stat().st_size > 0
     refused = kvlab(project, "run", project / "newcomer.toml", "--set", "decode.tail=[1]", "--out", project / "refused")

@@ -12,7 +12,7 @@
 namespace kv {
 namespace {
 
-std::vector<LayerSpecs> specs(std::initializer_list<const char*> texts) {
+std::vector<LayerSpecs> parsed(std::initializer_list<const char*> texts) {
   std::vector<LayerSpecs> out;
   for (const char* text : texts) out.push_back(parse_spec(text));
   return out;
@@ -69,9 +69,9 @@ measure::Mean further(std::vector<measure::Prediction> a, const std::vector<meas
 TEST_F(EmbeddedModel, FewerBitsDoMoreAndChannelsSpareK) {
   const measure::Passages p = experiments::text_windows(sample_ids(), 2, 384);
   const auto got = measure::read_specs(model_, p, {},
-                                       specs({"contiguous/f16", "contiguous/q8_0",
-                                              "contiguous/kivi(k_bits=2,v_bits=16,residual=0,k_axis=token)",
-                                              "contiguous/kivi(k_bits=2,v_bits=16,residual=0)"}));
+                                       parsed({"contiguous/f16", "contiguous/q8_0",
+                                               "contiguous/kivi(k_bits=2,v_bits=16,residual=0,k_axis=token)",
+                                               "contiguous/kivi(k_bits=2,v_bits=16,residual=0)"}));
   const measure::PredictionSummary f16 = summary(got[0], p), q8 = summary(got[1], p),
                                    token = summary(got[2], p), channel = summary(got[3], p);
   EXPECT_LT(f16.kl.value, 1e-6);
@@ -107,7 +107,7 @@ TEST_F(EmbeddedModel, AWindowShorterThanTheDistanceForgets) {
   for (const Row& want : {Row{160, 1.732, 1.733, 6.262}, Row{320, 0.167, 6.259, 6.243}}) {
     const measure::Passages p = numpy_recall(want.distance);
     const auto got = measure::read_specs(
-        model_, p, {}, specs({"contiguous", "contiguous/ring(window=256)", "contiguous/ring(window=64)"}));
+        model_, p, {}, parsed({"contiguous", "contiguous/ring(window=256)", "contiguous/ring(window=64)"}));
     EXPECT_NEAR(summary(got[0], p).loss, want.full, 0.0006);
     EXPECT_NEAR(summary(got[1], p).loss, want.window256, 0.0006);
     EXPECT_NEAR(summary(got[2], p).loss, want.window64, 0.0006);
