@@ -81,9 +81,9 @@ def name_of(part: str) -> str:
 
 
 def parameters(part: str) -> dict[str, str]:
-    """Those of one stage: 'ring(window=64,sinks=4)' -> {'window': '64', 'sinks': '4'}."""
+    """Those of one stage: 'ring(window=64,sinks=4)' -> {'window': '64', 'sinks': '4'}; a split's codecs keep theirs."""
     inside = part.partition("(")[2].removesuffix(")")
-    return dict(pair.split("=", 1) for pair in inside.split(",") if "=" in pair)
+    return dict(pair.split("=", 1) for pair in re.split(r",(?![^(]*\))", inside) if "=" in pair)
 
 
 def with_parameters(name: str, pairs: Mapping[str, str]) -> str:

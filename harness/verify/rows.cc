@@ -62,22 +62,16 @@ int64_t first_lost(const Side& side, int64_t rows, int head_dim) {
 }
 
 // Rotates rows as a cache of the codec does before encoding.
-void rotate(const Codec& codec, int head_dim, std::vector<float>& rows) {
+void rotate(Rotation rotation, int head_dim, std::vector<float>& rows) {
   const int64_t count = std::ssize(rows) / head_dim;
-  if (codec.random_signs) flip_signs(rows.data(), count, head_dim);
-  if (codec.hadamard) hadamard_rows(rows.data(), count, head_dim, rows.data());
-}
-
-// Rotates them back.
-void rotate_back(const Codec& codec, int head_dim, std::vector<float>& rows) {
-  if (codec.hadamard) reference::hadamard(rows, head_dim);
-  if (codec.random_signs) reference::flip_signs(rows, head_dim);
+  if (rotation == Rotation::kRandom) flip_signs(rows.data(), count, head_dim);
+  if (rotation != Rotation::kNone) hadamard_rows(rows.data(), count, head_dim, rows.data());
 }
 
 HeadRows before_encoding(HeadRows rows, const Spec& spec, int head_dim) {
   const Codec codec = codec_of(spec).make(spec.codec);
-  rotate(codec, head_dim, rows.k);
-  rotate(codec, head_dim, rows.v);
+  rotate(codec.k_rotation, head_dim, rows.k);
+  rotate(codec.v_rotation, head_dim, rows.v);
   return rows;
 }
 
@@ -166,6 +160,11 @@ HeadRows pick(const HeadRows& all, std::span<const int64_t> tokens, int head_dim
   return some;
 }
 
+void rotate_back(Rotation rotation, int head_dim, std::vector<float>& rows) {
+  if (rotation != Rotation::kNone) reference::hadamard(rows, head_dim);
+  if (rotation == Rotation::kRandom) reference::flip_signs(rows, head_dim);
+}
+
 HeadRows decoded_rows(Cache& cache, SequenceId id, int layer, int kv_head) {
   const int d = cache.shape().head_dim;
   const std::vector<Span> spans = cache.spans(id, layer, kv_head);
@@ -188,8 +187,8 @@ HeadRows stored_rows(Cache& cache, SequenceId id, int layer, int kv_head) {
   const std::span<const float> mean = cache.removed_mean(id, layer, kv_head);
   for (size_t i = 0; !mean.empty() && i < stored.k.size(); ++i) stored.k[i] += mean[i % mean.size()];
   const Codec codec = codec_of(cache.spec(layer)).make(cache.spec(layer).codec);
-  rotate_back(codec, d, stored.k);
-  rotate_back(codec, d, stored.v);
+  rotate_back(codec.k_rotation, d, stored.k);
+  rotate_back(codec.v_rotation, d, stored.v);
   return stored;
 }
 
@@ -212,11 +211,10 @@ std::vector<float> through_codec(const Encoding& encoding, int head_dim, const s
   return out;
 }
 
-std::vector<float> as_stored(const Codec& codec, const Encoding& side, int head_dim,
-                             std::vector<float> rows) {
-  rotate(codec, head_dim, rows);
+std::vector<float> as_stored(const Encoding& side, Rotation rotation, int head_dim, std::vector<float> rows) {
+  rotate(rotation, head_dim, rows);
   rows = through_codec(side, head_dim, rows);
-  rotate_back(codec, head_dim, rows);
+  rotate_back(rotation, head_dim, rows);
   return rows;
 }
 

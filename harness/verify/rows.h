@@ -25,6 +25,8 @@ std::vector<HeadRows> read_heads(const workload::Workload& workload, int sequenc
 
 HeadRows pick(const HeadRows& all, std::span<const int64_t> tokens, int head_dim);
 
+// Undoes what a cache does to rows [.., head_dim] before it encodes them.
+void rotate_back(Rotation rotation, int head_dim, std::vector<float>& rows);
 // Decoded rows in slot order.
 HeadRows decoded_rows(Cache& cache, SequenceId id, int layer, int kv_head);
 // Decoded rows, rotated back if the codec rotates.
@@ -34,8 +36,8 @@ HeadRows stored_rows(Cache& cache, SequenceId id, int layer, int kv_head);
 std::vector<float> through_codec(const Encoding& encoding, int head_dim, const std::vector<float>& rows);
 
 // Rows [.., head_dim] of one side of a codec as attention sees them once stored: rotated before encoding and back
-// after, if the codec rotates.
-std::vector<float> as_stored(const Codec& codec, const Encoding& side, int head_dim, std::vector<float> rows);
+// after.
+std::vector<float> as_stored(const Encoding& side, Rotation rotation, int head_dim, std::vector<float> rows);
 
 // Names the first stored row that differs, in any bit, from the codec's encoding of the token that the cache reports:
 // "V of token 3 is not as q8_0 stores it". Empty if none does. `all`: the head's tokens before encoding.

@@ -33,8 +33,8 @@ void SelectionCheck::add(Cache& cache, const Output& output, int kv_head) {
   const float* first = output.q + int64_t{kv_head} * group * d;
   std::vector<float> q(first, first + int64_t{group} * d);
   const Codec codec = codec_of(spec).make(spec.codec);
-  if (codec.random_signs) reference::flip_signs(q, d);
-  if (codec.hadamard) reference::hadamard(q, d);
+  if (codec.k_rotation == Rotation::kRandom) reference::flip_signs(q, d);
+  if (codec.k_rotation != Rotation::kNone) reference::hadamard(q, d);
   reference::SelectionHead head{.q = q, .k = keys, .head_dim = d, .rows = std::ssize(keys) / d, .terms = {}};
   for (int g = 0; g < group; ++g) {
     reference::SoftmaxTerms terms{.cap = static_cast<double>(output.score_cap)};

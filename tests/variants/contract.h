@@ -89,6 +89,17 @@ inline std::vector<std::string> stage_forms(const Entry& entry) {
   return forms;
 }
 
+// The same of a codec, and codecs whose sides group, buffer and rotate rows each in its own way.
+inline std::vector<std::string> codec_forms(const CodecEntry& entry) {
+  std::vector<std::string> forms = stage_forms(entry);
+  if (entry.name == "split")
+    forms.insert(forms.end(), {"split(k=kivi(bits=2),v=turbo(bits=3))", "split(k=turbo,v=kivi(residual=0))",
+                               "split(k=kivi(residual=0),v=kivi(group=24,residual=0,v_axis=channel))",
+                               "split(k=nvfp4,v=mxfp4(rotate=hadamard))",
+                               "split(k=q4_0(residual=40),v=token(bits=3),k_mean=removed)"});
+  return forms;
+}
+
 // A retention evicts at test lengths only if all its budgets are small at once, so each is tested with every
 // number at its first trial value; and once more for each other choice that it has.
 inline std::vector<std::string> small_forms(const Entry& entry) {
@@ -134,7 +145,7 @@ inline std::vector<Spec> all_specs() {
   for (const auto* p : kPlacements)
     for (const std::string& placement : stage_forms(*p))
       for (const auto* c : kCodecs)
-        for (const std::string& codec : stage_forms(*c))
+        for (const std::string& codec : codec_forms(*c))
           for (const auto* r : kRetentions) {
             const std::vector<std::string> forms = small_forms(*r);
             for (const std::string& form : forms) {
@@ -295,9 +306,10 @@ inline Stored read_back(Cache& cache, SequenceId id, int layer, int head) {
   for (size_t i = 0; !mean.empty() && i < stored.k.size(); ++i) stored.k[i] += mean[i % mean.size()];
   const Spec& spec = cache.spec(layer);
   const Codec codec = codec_of(spec).make(spec.codec);
-  for (std::vector<float>* side : {&stored.k, &stored.v}) {
-    if (codec.hadamard) reference::hadamard(*side, d);
-    if (codec.random_signs) reference::flip_signs(*side, d);
+  for (const auto& [side, rotation] :
+       {std::pair{&stored.k, codec.k_rotation}, std::pair{&stored.v, codec.v_rotation}}) {
+    if (rotation != Rotation::kNone) reference::hadamard(*side, d);
+    if (rotation == Rotation::kRandom) reference::flip_signs(*side, d);
   }
   return stored;
 }

@@ -43,8 +43,8 @@ struct Scene {
     std::vector<float> q(last.q.begin() + head * group * d, last.q.begin() + (head + 1) * group * d);
     for (float& x : q) x *= sign;
     const Codec codec = codec_of(spec).make(spec.codec);
-    if (codec.random_signs) reference::flip_signs(q, d);
-    if (codec.hadamard) reference::hadamard(q, d);
+    if (codec.k_rotation == Rotation::kRandom) reference::flip_signs(q, d);
+    if (codec.k_rotation != Rotation::kNone) reference::hadamard(q, d);
     const std::vector<float> keys = stored_keys(*cache, id, 0, head);
     return *reference::candidates_of(
         spec.selection.name, parameters,

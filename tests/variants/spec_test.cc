@@ -43,7 +43,7 @@ void expect_round_trips(const Table& table, const std::string& before) {
         values = {"/some/folder", "", "a=b"};
       } else if (p.kind == Parameter::Kind::kDecimal) {
         values = {print_hundredths(p.min), print_hundredths(p.max), print_hundredths((p.min + p.max) / 2)};
-      } else if (p.kind != Parameter::Kind::kChoice)
+      } else if (p.kind != Parameter::Kind::kChoice && p.kind != Parameter::Kind::kCodec)
         values = {std::to_string(p.min), std::to_string(p.max)};
       if (p.kind == Parameter::Kind::kHeads) values = {"0", "0+3", "1023", "0.25"};
       if (p.kind == Parameter::Kind::kRows) values.insert(values.end(), {"0.1", "0.25", "0.999"});
@@ -134,6 +134,23 @@ TEST(Spec, ASelectionComesLastAndAllIsLeftOut) {
             "spec: 'top' takes 0.01…1\n  paged/quest(top=1.5)\n                  ^");
 }
 
+TEST(Spec, ASideOfASplitIsACodecWithItsParameters) {
+  const Spec pair = parse_spec("paged(block=32)/split(v=turbo(bits=03),k=kivi(residual=128,bits=2))/ring");
+  EXPECT_EQ(pair.print(), "paged(block=32)/split(k=kivi(bits=2),v=turbo(bits=3))/ring");
+  EXPECT_EQ(parse_spec(pair.print()), pair);
+  EXPECT_EQ(parse_spec("paged/split(k=f16,v=nvfp4(tensor=row))").print(), "paged/split(v=nvfp4)");
+  EXPECT_EQ(error_of("paged/split(k=kivi(bit=2))"),
+            "spec: 'kivi' has no parameter 'bit'; known: bits, k_bits, v_bits, group, residual, k_axis, "
+            "v_axis, read, prefill, rotate; did you mean 'bits'?\n"
+            "  paged/split(k=kivi(bit=2))\n                     ^");
+  EXPECT_EQ(error_of("paged/split(k=q8_0(read=copy))"),
+            "spec: K and V have 'read' together: no side of a split takes it\n"
+            "  paged/split(k=q8_0(read=copy))\n                     ^");
+  EXPECT_EQ(error_of("paged/split(k=split)"),
+            "spec: no side of a split takes 'split'\n  paged/split(k=split)\n                ^");
+  EXPECT_TRUE(error_of("paged/split(k=q80)").starts_with("spec: no codec is called 'q80'; known: f32, f16,"));
+}
+
 TEST(Spec, WhatIsNotASpecIsRefused) {
   for (const char* text : {"",
                            "/",
@@ -154,6 +171,9 @@ TEST(Spec, WhatIsNotASpecIsRefused) {
                            "contiguous/all/full",
                            "contiguous/quest/all",
                            "contiguous/f16/full/all/all",
+                           "contiguous/split(k=)",
+                           "contiguous/split(k=q8_0()",
+                           "contiguous/split(k=q8_0(residual=1)",
                            "contiguous/all/"}) {
     EXPECT_THROW(parse_spec(text), std::invalid_argument) << "'" << text << "'";
   }

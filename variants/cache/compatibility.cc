@@ -36,7 +36,8 @@ constexpr Trait kRagged = [](const Pairing& of) { return of.retention.ragged; };
 constexpr Trait kRotatesAtRead = [](const Pairing& of) { return rotates_at_read(of.spec); };
 constexpr Trait kGroupsRows = [](const Pairing& of) { return of.codec.unit_rows() > 1; };
 constexpr Trait kBuffersRows = [](const Pairing& of) { return ResidualBuffer::needed(of.codec); };
-constexpr Trait kRotatesChannels = [](const Pairing& of) { return of.codec.hadamard; };
+constexpr Trait kRotatesChannels = [](const Pairing& of) { return of.codec.rotates(); };
+constexpr Trait kRotatesKeys = [](const Pairing& of) { return of.codec.k_rotation != Rotation::kNone; };
 constexpr Trait kMultipliesInt8 = [](const Pairing& of) { return of.codec.arithmetic == Arithmetic::kInt8; };
 constexpr Trait kDecodesCopy = [](const Pairing& of) { return of.codec.read_copy; };
 constexpr Trait kRemovesMean = [](const Pairing& of) { return of.codec.mean_rows > 0; };
@@ -122,7 +123,7 @@ constexpr Refusal kRefusals[] = {
     {kBuffersRows, kDropsTokens,
      "retention '{retention}' drops single tokens, but codec '{codec}' keeps its newest rows raw until newer "
      "ones come"},
-    {kRotatesChannels, kRotatesAtRead,
+    {kRotatesKeys, kRotatesAtRead,
      "positions=cache rotates keys by RoPE when they are read, and those that the codec has rotated are no "
      "longer in pairs"},
     {.computed = uneven_trade},

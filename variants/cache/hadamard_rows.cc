@@ -23,9 +23,9 @@ float* HadamardRows::room(int64_t rows) {
 }
 
 // Null stays null: queries whose outputs are not wanted.
-const float* HadamardRows::transform(const float* from, int64_t rows, float*& to) const {
-  if (!from) return nullptr;
-  if (random_signs_) {
+const float* HadamardRows::transform(Rotation rotation, const float* from, int64_t rows, float*& to) const {
+  if (!from || rotation == Rotation::kNone) return from;
+  if (rotation == Rotation::kRandom) {
     std::copy_n(from, rows * shape_.head_dim, to);
     flip_signs(to, rows, shape_.head_dim);
     from = to;
@@ -38,8 +38,8 @@ std::span<const StepInput> HadamardRows::rows(std::span<const StepInput> inputs)
   float* to = room(2 * shape_.kv_heads * tokens_of(inputs));
   inputs_.assign(inputs.begin(), inputs.end());
   for (StepInput& in : inputs_) {
-    in.k = transform(in.k, shape_.kv_heads * in.n, to);
-    in.v = transform(in.v, shape_.kv_heads * in.n, to);
+    in.k = transform(k_, in.k, shape_.kv_heads * in.n, to);
+    in.v = transform(v_, in.v, shape_.kv_heads * in.n, to);
   }
   return inputs_;
 }
@@ -47,15 +47,15 @@ std::span<const StepInput> HadamardRows::rows(std::span<const StepInput> inputs)
 std::vector<const float*> HadamardRows::queries(std::span<const StepInput> inputs) {
   float* to = room(shape_.q_heads * tokens_of(inputs));
   std::vector<const float*> queries;
-  for (const StepInput& in : inputs) queries.push_back(transform(in.q, shape_.q_heads * in.n, to));
+  for (const StepInput& in : inputs) queries.push_back(transform(k_, in.q, shape_.q_heads * in.n, to));
   return queries;
 }
 
 void HadamardRows::restore(std::span<const StepInput> inputs) const {
   for (const StepInput& in : inputs) {
-    if (!in.out) continue;
+    if (!in.out || v_ == Rotation::kNone) continue;
     hadamard_rows(in.out, shape_.q_heads * in.n, shape_.head_dim, in.out);
-    if (random_signs_) flip_signs(in.out, shape_.q_heads * in.n, shape_.head_dim);
+    if (v_ == Rotation::kRandom) flip_signs(in.out, shape_.q_heads * in.n, shape_.head_dim);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "variants/cache/cache.h"
+#include "variants/core/codec.h"
 #include "variants/core/memory.h"
 
 namespace kv {
@@ -16,22 +17,22 @@ namespace kv {
 class HadamardRows {
  public:
   // `memory` outlives this and counts the copies as workspace.
-  HadamardRows(const CacheShape& shape, bool random_signs, Memory& memory)
-      : shape_(shape), random_signs_(random_signs), memory_(memory) {}
+  HadamardRows(const CacheShape& shape, const Codec& codec, Memory& memory)
+      : shape_(shape), k_(codec.k_rotation), v_(codec.v_rotation), memory_(memory) {}
 
-  // The inputs with transformed K and V; valid until the next call of any function.
+  // The inputs with those of K and V transformed that the codec rotates; valid until the next call of any function.
   std::span<const StepInput> rows(std::span<const StepInput> inputs);
-  // Transformed queries of each input, [q_heads, n, head_dim]; valid likewise.
+  // Queries of each input, [q_heads, n, head_dim], transformed if K is; valid likewise.
   std::vector<const float*> queries(std::span<const StepInput> inputs);
-  // Transforms what attention has written to the inputs' outputs back.
+  // Transforms what attention has written to the inputs' outputs back, if V is transformed.
   void restore(std::span<const StepInput> inputs) const;
 
  private:
-  const float* transform(const float* from, int64_t rows, float*& to) const;
+  const float* transform(Rotation rotation, const float* from, int64_t rows, float*& to) const;
   float* room(int64_t rows);
 
   const CacheShape shape_;
-  const bool random_signs_;
+  const Rotation k_, v_;
   Memory& memory_;
   Block copies_;
   std::vector<StepInput> inputs_;

@@ -12,6 +12,8 @@
 namespace kv {
 namespace {
 
+std::string print_stage(const Stage& stage, const Entry& entry);
+
 std::string join(const std::vector<std::string_view>& names) {
   std::string all;
   for (const std::string_view name : names) all += (all.empty() ? "" : ", ") + std::string(name);
@@ -177,12 +179,30 @@ class Parser {
     if (std::find(given.begin(), given.end(), key) != given.end())
       fail("'" + std::string(key) + "' is given twice");
     given.push_back(key);
+    const Parameter& p = entry.parameters[static_cast<size_t>(found - keys.begin())];
+    if (in_side_ && p.is_of_both_sides)
+      fail("K and V have '" + std::string(key) + "' together: no side of a split takes it");
     at_ += key.size();
     if (!take('=')) fail("expected '=' after '" + std::string(key) + "'");
-    return entry.parameters[static_cast<size_t>(found - keys.begin())];
+    return p;
+  }
+
+  // The codec of one side.
+  std::string side() {
+    const std::string_view name = peek_name();
+    const Entry* found = find(kCodecs, name);
+    const auto is_side = [](const Parameter& p) { return p.kind == Parameter::Kind::kCodec; };
+    if (found && std::ranges::any_of(found->parameters, is_side))
+      fail("no side of a split takes " + quoted(name));
+    const Entry& codec = entry(kCodecs, "codec");
+    in_side_ = true;
+    const Stage parsed = stage(codec);
+    in_side_ = false;
+    return print_stage(parsed, codec);
   }
 
   std::string value(const Parameter& p) {
+    if (p.kind == Parameter::Kind::kCodec) return side();
     size_t end = at_;
     while (end < text_.size() && text_[end] != ',' && text_[end] != ')') ++end;
     const std::string_view text = text_.substr(at_, end - at_);
@@ -236,6 +256,7 @@ class Parser {
   size_t at_;
   bool listed_;
   size_t first_left_ = 0;  // the first of kLater that may follow
+  bool in_side_ = false;   // between the parentheses of a side's codec
 };
 
 std::string print_stage(const Stage& stage, const Entry& entry) {

@@ -17,7 +17,7 @@ Stages::Stages(const Spec& s, const CacheShape& of, Memory& where)
       unit(unit_layout(codec, shape)) {
   placement = placement_of(spec).make(spec.placement, placement_context(spec, shape, unit, &memory));
   if (rotates_at_read(spec)) rotated.emplace(shape.rope, shape.head_dim, memory);
-  if (codec.hadamard) hadamard.emplace(shape, codec.random_signs, memory);
+  if (codec.rotates()) hadamard.emplace(shape, codec, memory);
   storage = make_storage(
       {memory, codec, unit, shape.kv_heads, shape.head_dim, *placement, rotated ? &*rotated : nullptr});
 }

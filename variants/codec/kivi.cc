@@ -43,7 +43,8 @@ Codec make_kivi(const Stage& stage) {
           .rows_together = group,
           .residual = residual_rows(stage),
           .read_copy = reads_copy(stage),
-          .hadamard = stores_hadamard(stage),
+          .k_rotation = rotation_of(stage),
+          .v_rotation = rotation_of(stage),
           .k_error = k.error,
           .v_error = v.error};
 }

@@ -8,19 +8,21 @@ namespace kv {
 
 // The codec of an entry's default parameters, for another codec that is made of it.
 inline Codec default_codec(const CodecEntry& entry) { return entry.make(default_stage(entry)); }
-// The same of an entry by its name, among those that store a row at a time and need no parameters.
-Codec row_codec(std::string_view name);
+// The same by its text as a spec prints it: "q8_0", "kivi(bits=2)". Any other text is a bug (std::logic_error).
+Codec codec_by_text(const std::string& text);
 
 // Two arms of every quantised codec: they tell the cost of codes from the cost of decoding inside attention.
 inline Parameter read_parameter() {
   return Parameter::choice("read", {"fused", "copy"},
-                           "decode inside attention, or all rows to an f32 copy first");
+                           "decode inside attention, or all rows to an f32 copy first")
+      .of_both_sides();
 }
 
 // Every codec has it; variants/cache/prefill.h.
 inline Parameter prefill_parameter() {
   return Parameter::choice("prefill", {"stored", "full"},
-                           "a prompt's queries read rows as stored, or as they came (on a CPU)");
+                           "a prompt's queries read rows as stored, or as they came (on a CPU)")
+      .of_both_sides();
 }
 inline bool reads_copy(const Stage& stage) { return stage.text("read") == "copy"; }
 
@@ -35,19 +37,23 @@ inline Parameter rotate_parameter() {
   return Parameter::choice("rotate", {"none", "hadamard"},
                            "spread large channels of K and V over all before they are encoded");
 }
-inline bool stores_hadamard(const Stage& stage) { return stage.text("rotate") == "hadamard"; }
+inline Rotation rotation_of(const Stage& stage) {
+  return stage.text("rotate") == "hadamard" ? Rotation::kHadamard : Rotation::kNone;
+}
 
 // For such codes as well, where the large channels are alike in all keys.
 inline Parameter k_mean_parameter() {
   return Parameter::choice("k_mean", {"kept", "removed"},
-                           "subtract the mean of a head's first 32 keys from all of them (on a CPU)");
+                           "subtract the mean of a head's first 32 keys from all of them (on a CPU)")
+      .of_both_sides();
 }
 inline int64_t mean_rows(const Stage& stage) { return stage.text("k_mean") == "removed" ? 32 : 0; }
 
 // Two arms of codes in blocks: the time that 8-bit queries and weights save, and the error that they add.
 inline Parameter arithmetic_parameter() {
   return Parameter::choice("arithmetic", {"exact", "int8"},
-                           "queries and weights of 16 bits where they meet codes, or of 8 (decode on a CPU)");
+                           "queries and weights of 16 bits where they meet codes, or of 8 (decode on a CPU)")
+      .of_both_sides();
 }
 inline void use_int8_arithmetic(Stage& stage) { stage.values["arithmetic"] = "int8"; }
 inline Arithmetic arithmetic_of(const Stage& stage) {
@@ -60,7 +66,8 @@ inline Codec one_encoding(const Stage& stage, const Encoding& side, const Interv
           .v = side,
           .residual = residual_rows(stage),
           .read_copy = reads_copy(stage),
-          .hadamard = stores_hadamard(stage),
+          .k_rotation = rotation_of(stage),
+          .v_rotation = rotation_of(stage),
           .k_error = error,
           .v_error = error};
 }

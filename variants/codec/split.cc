@@ -1,7 +1,10 @@
-// split: one codec for K and another for V, of those that store a row at a time and need no parameters.
+// split: one codec for K and another for V, each with its own parameters.
 //
 // Keys decide where attention looks and values what it sees there, and errors in the two cost differently;
-// llama.cpp has the same choice as --cache-type-k and --cache-type-v.
+// llama.cpp has the same choice as --cache-type-k and --cache-type-v. Rows wait for the longer group and the longer
+// residual of the two sides.
+#include <algorithm>
+#include <numeric>
 #include <stdexcept>
 
 #include "variants/codec/parameters.h"
@@ -9,30 +12,44 @@
 
 namespace kv {
 
-Codec row_codec(std::string_view name) {
-  for (const CodecEntry* entry :
-       {&codec::f32, &codec::f16, &codec::bf16, &codec::fp8, &codec::q8_0, &codec::q4_0, &codec::token}) {
-    if (entry->name == name) return default_codec(*entry);
+Codec codec_by_text(const std::string& text) {
+  const size_t open = std::min(text.find('('), text.size());
+  for (const CodecEntry* entry : kCodecs) {
+    if (entry->name != std::string_view(text).substr(0, open)) continue;
+    Stage stage = default_stage(*entry);
+    for (size_t at = open + 1; at < text.size();) {
+      const size_t equals = text.find('=', at), end = text.find_first_of(",)", equals);
+      stage.values[text.substr(at, equals - at)] = text.substr(equals + 1, end - equals - 1);
+      at = end + 1;
+    }
+    return entry->make(stage);
   }
-  throw std::logic_error("no codec of single rows is called '" + std::string(name) + "'");
+  throw std::logic_error("no codec is called '" + text + "'");
 }
 
 namespace codec {
 namespace {
 
 Codec make_split(const Stage& stage) {
-  const Codec k = row_codec(stage.text("k")), v = row_codec(stage.text("v"));
+  const Codec k = codec_by_text(stage.text("k")), v = codec_by_text(stage.text("v"));
+  const int64_t mean = mean_rows(stage);
   return {.k = k.k,
           .v = v.v,
+          .rows_together = std::lcm(std::lcm(k.unit_rows(), v.unit_rows()), std::max<int64_t>(mean, 1)),
+          .residual = std::max(k.residual, v.residual),
           .read_copy = reads_copy(stage),
-          .hadamard = stores_hadamard(stage),
+          .k_rotation = k.k_rotation,
+          .v_rotation = v.v_rotation,
+          .mean_rows = mean,
           .k_error = k.k_error,
           .v_error = v.v_error};
 }
 
-// The names of row_codec(), written out: entries of other files may be initialised after this one.
 Parameter side_parameter(std::string_view name, std::string_view help) {
-  return Parameter::choice(name, {"f16", "f32", "bf16", "fp8", "q8_0", "q4_0", "token"}, help);
+  return Parameter::codec(name,
+                          {"f16", "q8_0", "kivi(bits=2,group=8,residual=40)", "mxfp8", "nvfp4(tensor=one)",
+                           "turbo(bits=2,residual=40)", "token(bits=4,rotate=hadamard)"},
+                          help);
 }
 
 }  // namespace
@@ -40,9 +57,8 @@ Parameter side_parameter(std::string_view name, std::string_view help) {
 const CodecEntry split{{.name = "split",
                         .help = "a codec for K and another for V",
                         .source = "llama.cpp",
-                        .parameters = {side_parameter("k", "K's codec, with its defaults"),
-                                       side_parameter("v", "V's codec, with its defaults"), read_parameter(),
-                                       prefill_parameter(), rotate_parameter()}},
+                        .parameters = {side_parameter("k", "K's codec"), side_parameter("v", "V's codec"),
+                                       read_parameter(), prefill_parameter(), k_mean_parameter()}},
                        {.make = make_split}};
 
 }  // namespace codec

@@ -36,8 +36,8 @@ Codec make_turbo(const Stage& stage) {
           .v = v.encoding,
           .residual = residual_rows(stage),
           .read_copy = reads_copy(stage),
-          .hadamard = true,
-          .random_signs = true,
+          .k_rotation = Rotation::kRandom,
+          .v_rotation = Rotation::kRandom,
           .k_error = k.error,
           .v_error = v.error};
 }

@@ -13,6 +13,13 @@ struct Interval {
   double low = 0.0, high = 0.0;
 };
 
+// A side's rows lie in the cache as this makes them, and are encoded after it (kernels/hadamard.h).
+enum class Rotation : uint8_t {
+  kNone,
+  kHadamard,
+  kRandom,  // random signs of the channels, then the Hadamard transform: no input is adversarial
+};
+
 struct Codec {
   Encoding k, v;
   // Rows that move to the encoded part at once, where that is more than the groups of K and V ask for.
@@ -24,10 +31,7 @@ struct Codec {
   bool read_copy = false;
   // Arithmetic of attention over codes, on the CPU in steps of a few tokens.
   Arithmetic arithmetic = Arithmetic::kExact;
-  // Rows are stored as the Hadamard transform makes them (kernels/hadamard.h), and encoded after it.
-  bool hadamard = false;
-  // The rotation begins with random signs of the channels: no input is adversarial.
-  bool random_signs = false;
+  Rotation k_rotation = Rotation::kNone, v_rotation = Rotation::kNone;
   // From every key of a head the mean of its first so many is subtracted before it is encoded (SageAttention, Zhang et al.
   // 2024, arXiv:2410.02367): all scores of a query change by the same number, which softmax does not see. Those first
   // keys wait raw, so it is a multiple of the rows that are encoded together. 0: keys stay as they are.
@@ -36,6 +40,7 @@ struct Codec {
   // below the floor means that something else was stored than what the codec claims.
   Interval k_error = {}, v_error = {};
 
+  bool rotates() const { return k_rotation != Rotation::kNone || v_rotation != Rotation::kNone; }
   // Rows that are encoded and moved together.
   int64_t unit_rows() const { return std::max<int64_t>({k.group, v.group, rows_together, mean_rows}); }
 };

@@ -67,6 +67,7 @@ std::string Parameter::range() const {
   if (kind == Kind::kDecimal) return print_hundredths(min) + "…" + print_hundredths(max);
   if (kind == Kind::kRows) return word.empty() ? "rows or 0.x" : "rows, 0.x or " + std::string(word);
   if (kind == Kind::kHeads) return "heads a+b or 0.x";
+  if (kind == Kind::kCodec) return "any codec but split, as in kivi(bits=2)";
   std::string all;
   for (const std::string_view choice : choices) all += (all.empty() ? "" : "|") + std::string(choice);
   return all;

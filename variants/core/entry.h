@@ -36,13 +36,13 @@ struct Stage {
 
 struct Parameter {
   // kRows: a number of rows, or a share of max_tokens as in "0.25". kDecimal: a number with up to two places.
-  // kHeads: KV heads of a layer, by number or as a share of them.
-  enum class Kind { kInteger, kRows, kDecimal, kChoice, kText, kHeads };
+  // kHeads: KV heads of a layer, by number or as a share of them. kCodec: a codec with its parameters.
+  enum class Kind { kInteger, kRows, kDecimal, kChoice, kText, kHeads, kCodec };
   std::string_view name;
   Kind kind;
   std::string_view fallback;              // the default, as text
   int64_t min = 0, max = 0;               // numbers, both included; kDecimal: hundredths
-  std::vector<std::string_view> choices;  // kChoice
+  std::vector<std::string_view> choices;  // kChoice; kCodec: some that the contract tests try
   std::string_view help;
   // Numbers, besides the default, that the contract tests try; kDecimal: hundredths.
   std::vector<int64_t> trials = {};
@@ -50,6 +50,8 @@ struct Parameter {
   std::string_view word = {};
   // The parameter sizes a cache and does not change the sequences in it.
   bool is_capacity = false;
+  // K and V have it together: no side of a split has it alone.
+  bool is_of_both_sides = false;
 
   static Parameter integer(std::string_view name, std::string_view fallback, int64_t min, int64_t max,
                            std::vector<int64_t> trials, std::string_view help) {
@@ -80,6 +82,15 @@ struct Parameter {
     Parameter copy = *this;
     copy.is_capacity = true;
     return copy;
+  }
+  Parameter of_both_sides() const {
+    Parameter copy = *this;
+    copy.is_of_both_sides = true;
+    return copy;
+  }
+  // The first is the default.
+  static Parameter codec(std::string_view name, std::vector<std::string_view> some, std::string_view help) {
+    return {name, Kind::kCodec, some.front(), 0, 0, some, help};
   }
   // Any text without ',' and ')', such as a path.
   static Parameter text(std::string_view name, std::string_view fallback, std::string_view help) {

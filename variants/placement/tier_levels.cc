@@ -50,8 +50,8 @@ Parameter TierLevels::parameter(std::string_view name, std::string_view help) {
 
 std::array<Codec, 2> TierLevels::codecs(const Stage& stage, const Codec& of_cache) {
   std::array<Codec, 2> codecs{of_cache, of_cache};
-  if (stage.text(kKeys[0]) != kSame) codecs[0] = codecs[1] = row_codec(stage.text(kKeys[0]));
-  if (stage.text(kKeys[1]) != kSame) codecs[1] = row_codec(stage.text(kKeys[1]));
+  if (stage.text(kKeys[0]) != kSame) codecs[0] = codecs[1] = codec_by_text(stage.text(kKeys[0]));
+  if (stage.text(kKeys[1]) != kSame) codecs[1] = codec_by_text(stage.text(kKeys[1]));
   return codecs;
 }
 
@@ -73,7 +73,7 @@ TierLevels::TierLevels(const Stage& stage, const PlacementContext& context)
     own = contexts_[static_cast<size_t>(level - 1)];
     const std::string& name = stage.text(kKeys[level - 1]);
     if (name == kSame) continue;
-    own.unit = unit_layout(row_codec(name), context.head_dim, context.latent);
+    own.unit = unit_layout(codec_by_text(name), context.head_dim, context.latent);
   }
 }
 

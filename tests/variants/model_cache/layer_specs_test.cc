@@ -89,6 +89,7 @@ TEST(LayerSpecs, BitsPerValueAreTheUnitsOfAllLayers) {
   EXPECT_EQ(bits("contiguous/q8_0"), 8.5);
   EXPECT_EQ(bits("contiguous/q4_0"), 4.5);
   EXPECT_EQ(bits("contiguous/split(k=q8_0,v=q4_0)"), 6.5);
+  EXPECT_EQ(bits("contiguous/split(k=kivi(bits=2),v=turbo(bits=4))"), (3.0 + 4.25) / 2);
   EXPECT_EQ(bits("contiguous/q4_0", 32), 4.5);      // latent rows: K alone
   EXPECT_EQ(bits("contiguous/kivi(bits=2)"), 3.0);  // a scale and a zero point of 16 bits for 32 codes
   EXPECT_EQ(bits("contiguous + 1:contiguous/f16"), 24.0);
