@@ -90,7 +90,7 @@ std::vector<int> tokens_of_step(const Passages& passages, int64_t first, int64_t
 bool agrees_in_chunks(const LayerSpecs& specs) {
   return !specs.any([](const Spec& spec) {
     return retention_of(spec).cuts_prompt || prefills_full(spec) ||
-           ResidualBuffer::needed(codec_of(spec).make(spec.codec));
+           ResidualBuffer::waits(codec_of(spec).make(spec.codec));
   });
 }
 

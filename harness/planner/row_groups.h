@@ -86,7 +86,7 @@ struct RowAllocator::Group {
   CacheShape shape;  // one layer's
   int64_t layers;
   Codec codec;
-  bool buffered;  // the codec keeps the newest rows raw
+  bool buffered;  // the codec keeps the newest or first rows raw
   PlacementContext context;
   std::unique_ptr<CountingMemory<Budget>> memory;
   std::unique_ptr<Placement> placement;

@@ -261,7 +261,7 @@ std::string misplaced_row(Cache& cache, SequenceId id, int layer, int kv_head, c
   const std::vector<int64_t> kept = cache.kept(id, layer, kv_head);
   const Spec& spec = cache.spec(layer);
   const Codec codec = codec_of(spec).make(spec.codec);
-  const bool buffered = ResidualBuffer::needed(codec), tiers = stored_codecs(spec).size() > 1 && !buffered;
+  const bool buffered = ResidualBuffer::waits(codec), tiers = stored_codecs(spec).size() > 1 && !buffered;
   const int64_t chunk = std::max<int64_t>(1, kChunk / codec.unit_rows()) * codec.unit_rows();
   std::vector<int64_t> first_keys(static_cast<size_t>(std::min(codec.mean_rows, std::ssize(kept))));
   std::iota(first_keys.begin(), first_keys.end(), 0);

@@ -90,6 +90,8 @@ TEST(Codec, BytesAreCodesPlusMetadata) {
       {"split(k=kivi(bits=2,residual=0),v=turbo(bits=3))", kHalf / 16 + kHalf * 3 / 32 + kTail,
        kChannelMeta + kRows * 2},
       {"split(k=nvfp4,v=kivi(residual=0,group=64))", kHalf / 4 + 2 * kTail, kRows * (8 + 4 + 8)},
+      {"q8_0(first=4)", kHalf / 2 + kTail / 8, 2 * kRows * 4 * 2},
+      {"kivi(residual=0,first=4)", kHalf / 4 + kTail + kTail / 8, kChannelMeta + kTokenMeta},
       {"kivi(residual=0)", kHalf / 4 + kTail, kChannelMeta + kTokenMeta},
       {"kivi(bits=2,residual=0)", kHalf / 8 + kTail, kChannelMeta + kTokenMeta},
       {"kivi(k_bits=12,v_bits=4,residual=0)", kHalf / 2 + kTail, 2 * kChannelMeta + kTokenMeta},

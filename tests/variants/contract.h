@@ -96,7 +96,7 @@ inline std::vector<std::string> codec_forms(const CodecEntry& entry) {
     forms.insert(forms.end(), {"split(k=kivi(bits=2),v=turbo(bits=3))", "split(k=turbo,v=kivi(residual=0))",
                                "split(k=kivi(residual=0),v=kivi(group=24,residual=0,v_axis=channel))",
                                "split(k=nvfp4,v=mxfp4(rotate=hadamard))",
-                               "split(k=q4_0(residual=40),v=token(bits=3),k_mean=removed)"});
+                               "split(k=q4_0(residual=40,first=5),v=token(bits=3),k_mean=removed)"});
   return forms;
 }
 
@@ -157,6 +157,9 @@ inline std::vector<Spec> all_specs() {
                       parse_spec(placement + "/" + codec + "/" + form + "/" + small_forms(*s).front()));
             }
           }
+  // Raw sinks before a window of codes.
+  for (const char* ring : {"ring(window=24,sinks=4)", "ring(window=24,sinks=3,positions=cache)"})
+    specs.push_back(parse_spec(std::string("paged/q4_0(first=3)/") + ring));
   return specs;
 }
 

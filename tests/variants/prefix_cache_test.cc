@@ -116,7 +116,7 @@ TEST(UnsharedPrefix, IsRefusedWithAReason) {
   EXPECT_EQ(reason(parse_spec("paged/f32/ring(window=24)")),
             "prefixes cannot be shared: retention 'ring' overwrites rows, and shared ones stay as they are");
   EXPECT_EQ(reason(parse_spec("paged(block=32)/kivi")),
-            "prefixes cannot be shared: codec 'kivi' keeps a sequence's newest rows raw, outside all blocks");
+            "prefixes cannot be shared: codec 'kivi' keeps rows of a sequence raw, outside all blocks");
   EXPECT_EQ(reason(parse_spec("contiguous")),
             "prefixes cannot be shared: placement 'contiguous' has no blocks that sequences could share");
 }

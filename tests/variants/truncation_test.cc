@@ -117,7 +117,9 @@ TEST(TruncationReach, IsWhatWasNotOverwritten) {
         Case{"contiguous/kivi", 160, 160, 0}, Case{"contiguous/kivi", 5, 161, 160},
         Case{"contiguous/kivi", 5, 193, 192}, Case{"contiguous/kivi", 5, 223, 192},
         Case{"contiguous/kivi(residual=0)", 5, 31, 0}, Case{"contiguous/kivi(residual=0)", 5, 32, 0},
-        Case{"contiguous/kivi(residual=0)", 5, 33, 32}}) {
+        Case{"contiguous/kivi(residual=0)", 5, 33, 32}, Case{"contiguous/q8_0(first=4)", 5, 200, 0},
+        Case{"contiguous/kivi(residual=0,first=4)", 5, 36, 0},
+        Case{"contiguous/kivi(residual=0,first=4)", 5, 37, 36}}) {
     memory::Ledger ledger;
     const auto cache = build_cache(parse_spec(c.spec), kShape, ledger);
     const SequenceId id = cache->add_sequence();

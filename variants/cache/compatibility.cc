@@ -36,6 +36,8 @@ constexpr Trait kRagged = [](const Pairing& of) { return of.retention.ragged; };
 constexpr Trait kRotatesAtRead = [](const Pairing& of) { return rotates_at_read(of.spec); };
 constexpr Trait kGroupsRows = [](const Pairing& of) { return of.codec.unit_rows() > 1; };
 constexpr Trait kBuffersRows = [](const Pairing& of) { return ResidualBuffer::needed(of.codec); };
+constexpr Trait kDelaysRows = [](const Pairing& of) { return ResidualBuffer::waits(of.codec); };
+constexpr Trait kKeepsFirst = [](const Pairing& of) { return of.codec.first > 0; };
 constexpr Trait kRotatesChannels = [](const Pairing& of) { return of.codec.rotates(); };
 constexpr Trait kRotatesKeys = [](const Pairing& of) { return of.codec.k_rotation != Rotation::kNone; };
 constexpr Trait kMultipliesInt8 = [](const Pairing& of) { return of.codec.arithmetic == Arithmetic::kInt8; };
@@ -82,6 +84,17 @@ std::string uneven_trade(const Pairing& of) {
   return traded % grain == 0 ? "" : trade + std::to_string(grain) + ": make `step` a multiple of that";
 }
 
+// Rows that stay raw are those of the first slots, which have to stay the first tokens'.
+std::string moving_first(const Pairing& of) {
+  if (of.codec.first == 0 || of.retention.keeps_all) return "";
+  const int64_t sinks = of.retention.sinks ? of.retention.sinks(of.spec.retention) : 0;
+  if (of.codec.first <= sinks) return "";
+  const std::string first = std::to_string(of.codec.first);
+  return "first=" + first + " keeps the first rows raw, and retention '{retention}' " +
+         (of.retention.sinks ? "keeps only `sinks` of them: make those " + first + " or more"
+                             : "puts other tokens' rows in their slots");
+}
+
 std::string unplaceable(const Pairing& of) {
   return of.placement.refuses ? of.placement.refuses(of.spec.placement, of.codec, of.retention) : "";
 }
@@ -120,15 +133,19 @@ constexpr Refusal kRefusals[] = {
     {kGroupsRows, kDropsTokens,
      "retention '{retention}' drops single tokens, but codec '{codec}' encodes groups of {unit_rows} rows "
      "together"},
-    {kBuffersRows, kDropsTokens,
+    {kDelaysRows, kDropsTokens,
      "retention '{retention}' drops single tokens, but codec '{codec}' keeps its newest rows raw until newer "
      "ones come"},
+    {.computed = moving_first},
+    {kKeepsFirst, kTiered,
+     "first=N keeps rows in front of all others, and tiers read the oldest rows a chunk at a time"},
+    {kKeepsFirst, kOnGpu, "first=N has kernels for the CPU alone; use --device cpu"},
     {kRotatesKeys, kRotatesAtRead,
      "positions=cache rotates keys by RoPE when they are read, and those that the codec has rotated are no "
      "longer in pairs"},
     {.computed = uneven_trade},
     {.computed = unplaceable},
-    {kRepeatsRows, kBuffersRows, "read=repeat copies encoded rows, and the codec keeps its newest rows raw"},
+    {kRepeatsRows, kBuffersRows, "read=repeat copies encoded rows, and the codec keeps others raw"},
     {kScoresTokens, kRepeatsRows,
      "retention '{retention}' adds up the weights of all queries of a kv head, which read=repeat separates"},
     {kScoresTokens, kSelects,
@@ -185,7 +202,7 @@ constexpr Refusal kRefusals[] = {
 constexpr Refusal kUnshareable[] = {
     {kAlways, kOwnsBlocks, "placement '{placement}' has no blocks that sequences could share"},
     {kAlways, kDropsTokens, "retention '{retention}' overwrites rows, and shared ones stay as they are"},
-    {kAlways, kBuffersRows, "codec '{codec}' keeps a sequence's newest rows raw, outside all blocks"},
+    {kAlways, kBuffersRows, "codec '{codec}' keeps rows of a sequence raw, outside all blocks"},
     {kAlways, kReencodes,
      "a tier has a codec of its own, and rows that are encoded anew are not those that a sequence computes"},
 };
@@ -267,7 +284,7 @@ double kernel_error_bound(const Spec& spec) {
 }
 
 std::string_view irreversible(const Codec& codec) {
-  return ResidualBuffer::needed(codec) ? "older rows are encoded and no longer there raw" : "";
+  return ResidualBuffer::waits(codec) ? "older rows are encoded and no longer there raw" : "";
 }
 
 std::string unshareable_reason(const Spec& spec) {

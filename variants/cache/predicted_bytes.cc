@@ -150,7 +150,7 @@ TierBytes predicted_reads(const Spec& spec, const CacheShape& shape, std::span<c
   for (const int64_t tokens : lengths) {
     const OuterTiers outer = of.outer_tiers(tokens);
     const int64_t units = of.units(tokens, 0, 0),
-                  raw = tokens - units * of.context.unit.rows;  // in the residual buffer
+                  raw = of.slots(tokens, 0, 0) - units * of.context.unit.rows;  // in the residual buffer
     bytes.hot += (units - outer.warm_units - outer.disk_units) * of.context.unit_bytes() * shape.kv_heads +
                  raw * ResidualBuffer::row_bytes(shape.kv_heads, shape.head_dim, shape.is_latent());
     bytes.warm += outer.warm_bytes;

@@ -160,19 +160,21 @@ std::span<const Span> Sequences::spans(SequenceId id, int layer, int read_head) 
   const int64_t slots = s.retention[stages_.index(layer, head)]->slots();
   const int64_t rows = s.residual.empty() ? slots : ResidualBuffer::encoded_rows(stages_.codec, slots);
   HeadSpans& list = s.spans[static_cast<size_t>(layer * stages_.read_heads() + read_head)];
-  if (list.moves != placement.moves(id, place.layer) || list.settled_rows > rows) {
+  if (list.moves != placement.moves(id, place.layer) || list.settled_rows > rows || rows == 0) {
     list.settled = 0;
     list.settled_rows = 0;
     list.moves = placement.moves(id, place.layer);
   }
   list.spans.erase(list.spans.begin() + static_cast<int64_t>(list.settled), list.spans.end());
+  if (list.settled == 0 && !s.residual.empty()) s.residual[layer].first_span(head, list.spans);
+  const size_t before = list.spans.size();
   placement.spans(id, place.layer, place.head * repeats + read_head % repeats, list.settled_rows, rows,
                   list.spans);
-  if (list.spans.size() > list.settled) {
+  if (list.spans.size() > before) {
     list.settled = list.spans.size() - 1;
     list.settled_rows = rows - list.spans.back().rows;
   }
-  if (!s.residual.empty()) s.residual[layer].spans(head, list.spans);
+  if (!s.residual.empty()) s.residual[layer].newest_spans(head, list.spans);
   return list.spans;
 }
 

@@ -17,12 +17,17 @@ const CodecEntry fp8{
          "8-bit floats, a power of two per token and head as scale (absmax: 3 % less error at head_dim 128)",
      .source = "vLLM, FlashInfer, TensorRT-LLM",
      .parameters = {Parameter::choice("format", {"e4m3", "e5m2"}, "3 or 2 bits of mantissa"),
-                    read_parameter(), prefill_parameter()}},
+                    first_parameter(), read_parameter(), prefill_parameter()}},
     {.make = [](const Stage& stage) {
       const bool e5m2 = stage.text("format") == "e5m2";
       const Encoding side{.format = e5m2 ? Format::kFp8E5M2 : Format::kFp8E4M3, .bits = 8};
       const Interval error = e5m2 ? Interval{0.042, 0.064} : Interval{0.021, 0.032};
-      return Codec{.k = side, .v = side, .read_copy = reads_copy(stage), .k_error = error, .v_error = error};
+      return Codec{.k = side,
+                   .v = side,
+                   .first = first_rows(stage),
+                   .read_copy = reads_copy(stage),
+                   .k_error = error,
+                   .v_error = error};
     }}};
 
 }  // namespace kv::codec

@@ -31,6 +31,10 @@ inline Parameter residual_parameter(std::string_view fallback) {
   return Parameter::integer("residual", fallback, 0, 4096, {0, 40}, "newest rows kept raw (f16), at least");
 }
 inline int64_t residual_rows(const Stage& stage) { return stage.integer("residual"); }
+inline Parameter first_parameter() {
+  return Parameter::integer("first", "0", 0, 4096, {3}, "first rows kept raw (f16), for good (on a CPU)");
+}
+inline int64_t first_rows(const Stage& stage) { return stage.integer("first"); }
 
 // For codes whose step is set by the largest channel.
 inline Parameter rotate_parameter() {
@@ -65,6 +69,7 @@ inline Codec one_encoding(const Stage& stage, const Encoding& side, const Interv
   return {.k = side,
           .v = side,
           .residual = residual_rows(stage),
+          .first = first_rows(stage),
           .read_copy = reads_copy(stage),
           .k_rotation = rotation_of(stage),
           .v_rotation = rotation_of(stage),
@@ -80,7 +85,7 @@ inline Codec block_codes(const Stage& stage, Format format, int bits, const Inte
   return codec;
 }
 inline std::vector<Parameter> block_code_parameters() {
-  return {residual_parameter("0"), read_parameter(),       prefill_parameter(),
+  return {residual_parameter("0"), first_parameter(),      read_parameter(),  prefill_parameter(),
           rotate_parameter(),      arithmetic_parameter(), k_mean_parameter()};
 }
 

@@ -2,7 +2,7 @@
 //
 // Keys decide where attention looks and values what it sees there, and errors in the two cost differently;
 // llama.cpp has the same choice as --cache-type-k and --cache-type-v. Rows wait for the longer group and the longer
-// residual of the two sides.
+// residual of the two sides, and as many of the first stay raw as either side asks for.
 #include <algorithm>
 #include <numeric>
 #include <stdexcept>
@@ -37,6 +37,7 @@ Codec make_split(const Stage& stage) {
           .v = v.v,
           .rows_together = std::lcm(std::lcm(k.unit_rows(), v.unit_rows()), std::max<int64_t>(mean, 1)),
           .residual = std::max(k.residual, v.residual),
+          .first = std::max(k.first, v.first),
           .read_copy = reads_copy(stage),
           .k_rotation = k.k_rotation,
           .v_rotation = v.v_rotation,

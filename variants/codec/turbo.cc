@@ -35,6 +35,7 @@ Codec make_turbo(const Stage& stage) {
   return {.k = k.encoding,
           .v = v.encoding,
           .residual = residual_rows(stage),
+          .first = first_rows(stage),
           .read_copy = reads_copy(stage),
           .k_rotation = Rotation::kRandom,
           .v_rotation = Rotation::kRandom,
@@ -51,7 +52,7 @@ const CodecEntry turbo{
      .parameters = {Parameter::integer("bits", "4", 2, 4, {2, 3}, "bits an element"),
                     Parameter::choice("qjl", {"off", "on"},
                                       "one of K's bits for a sketch of what the others leave"),
-                    residual_parameter("0"), read_parameter(), prefill_parameter()}},
+                    residual_parameter("0"), first_parameter(), read_parameter(), prefill_parameter()}},
     {.make = make_turbo}};
 
 }  // namespace kv::codec

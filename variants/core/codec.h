@@ -27,6 +27,8 @@ struct Codec {
   // The newest rows that stay raw (f16): at least this many once there are that many, at most `unit rows` - 1
   // more.
   int64_t residual = 0;
+  // The first rows of a sequence stay raw (f16) for good. All after them are encoded as they would be without those.
+  int64_t first = 0;
   // Every read decodes all rows to an f32 copy first, instead of inside attention.
   bool read_copy = false;
   // Arithmetic of attention over codes, on the CPU in steps of a few tokens.

@@ -218,6 +218,8 @@ struct RetentionTraits {
   int64_t (*traded_rows)(const Stage& stage) = nullptr;
   // Not null where layers differ: the retention of layer `layer` of the `layers` that keep rows.
   Stage (*of_layer)(const Stage& stage, int layer, int layers, int64_t max_tokens) = nullptr;
+  // The first tokens whose slots stay theirs for good. Null: none where tokens are dropped.
+  int64_t (*sinks)(const Stage& stage) = nullptr;
   // True where keys are stored before RoPE and rotated by their cache positions when they are read. Null: never.
   bool (*rotates_at_read)(const Stage& stage) = nullptr;
 };

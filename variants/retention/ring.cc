@@ -29,6 +29,7 @@ const RetentionEntry ring{
          [](const Stage& stage, const SequenceLengths& lengths) {
            return std::min(lengths.tokens, stage.rows("window", lengths.max_tokens) + stage.integer("sinks"));
          },
+     .sinks = [](const Stage& stage) { return stage.integer("sinks"); },
      .rotates_at_read = rotates_by_cache_position}};
 
 }  // namespace kv::retention

@@ -52,6 +52,8 @@ void HostStorage::store_through_residual(const NewRows& in) {
   const UnitLayout& unit = context_.unit;
   const int heads = static_cast<int>(in.heads.size()), head_dim = context_.head_dim;
   ResidualBuffer& residual = *in.residual;
+  const bool waits = ResidualBuffer::waits(context_.codec);
+  const int64_t first = context_.codec.first;
 #pragma omp parallel if (worth_threads(in.n * heads * head_dim, kParallelElements))
   {
     UnitBatch raw(ResidualBuffer::layout(head_dim, unit.bytes[kVData] == 0), head_dim), units(unit, head_dim);
@@ -65,6 +67,10 @@ void HostStorage::store_through_residual(const NewRows& in) {
         const int64_t slot = policy.admit({in.k + row, static_cast<size_t>(head_dim)});
         const float* key = in.k + row;
         if (!centred.empty()) key = residual.without_mean(head, slot, key, centred.data() + i * head_dim);
+        if (slot >= first && !waits) {
+          units.add(context_.placement.at(in.sequence, in.layer, head, slot - first), key, in.v + row);
+          continue;
+        }
         raw.add(residual.address(head, slot), key, in.v + row);
         if (slot + 1 == context_.codec.mean_rows) {
           raw.flush();
@@ -74,7 +80,7 @@ void HostStorage::store_through_residual(const NewRows& in) {
         const int64_t encoded = ResidualBuffer::encoded_rows(context_.codec, slot + 1);
         if (encoded == ResidualBuffer::encoded_rows(context_.codec, slot)) continue;
         raw.flush();
-        residual.get(head, encoded - unit.rows, unit.rows, k.data(), v.data());
+        residual.get(head, first + encoded - unit.rows, unit.rows, k.data(), v.data());
         units.add(context_.placement.at(in.sequence, in.layer, head, encoded / unit.rows - 1), k.data(),
                   v.data());
         units.flush();
@@ -82,6 +88,7 @@ void HostStorage::store_through_residual(const NewRows& in) {
       if (!centred.empty()) raw.flush();  // the next head's keys take their place
     }
     raw.flush();
+    units.flush();
   }
   residual.advance(in.first + in.n);
 }

@@ -1,4 +1,4 @@
-// Row r of a head lies at r modulo the buffer's capacity.
+// Row r of a head lies at r if it is one of the first, else behind those at r - first modulo the ring's rows.
 #include "variants/storage/residual_buffer.h"
 
 #include <algorithm>
@@ -26,11 +26,13 @@ UnitLayout ResidualBuffer::layout(int head_dim, bool latent) {
   return {.rows = 1, .bytes = {row, 0, v, 0}, .k = kRaw, .v = kRaw, .stride = {row, 0, v, 0}};
 }
 
-int64_t ResidualBuffer::capacity(const Codec& codec) { return residual_rows(codec) + codec.unit_rows(); }
+int64_t ResidualBuffer::ring_rows(const Codec& codec) {
+  return waits(codec) ? residual_rows(codec) + codec.unit_rows() : 0;
+}
 
 int64_t ResidualBuffer::encoded_rows(const Codec& codec, int64_t rows) {
   const int64_t unit = codec.unit_rows();
-  return std::max<int64_t>(0, rows - residual_rows(codec)) / unit * unit;
+  return std::max<int64_t>(0, rows - codec.first - residual_rows(codec)) / unit * unit;
 }
 
 int64_t ResidualBuffer::row_bytes(int heads, int head_dim, bool latent) {
@@ -38,7 +40,7 @@ int64_t ResidualBuffer::row_bytes(int heads, int head_dim, bool latent) {
 }
 
 int64_t ResidualBuffer::bytes(const Codec& codec, int heads, int head_dim, bool latent) {
-  return capacity(codec) * row_bytes(heads, head_dim, latent) + mean_bytes(codec, heads, head_dim);
+  return (codec.first + ring_rows(codec)) * row_bytes(heads, head_dim, latent) + mean_bytes(codec, heads, head_dim);
 }
 
 ResidualBuffer::ResidualBuffer(const Codec& codec, int heads, int head_dim, bool latent, Memory& memory)
@@ -46,8 +48,9 @@ ResidualBuffer::ResidualBuffer(const Codec& codec, int heads, int head_dim, bool
       heads_(heads),
       head_dim_(head_dim),
       latent_(latent),
-      capacity_(capacity(codec)),
-      block_(Block::of_rows(memory, static_cast<size_t>(capacity_ * row_bytes(heads, head_dim, latent)),
+      ring_(ring_rows(codec)),
+      block_(Block::of_rows(memory,
+                            static_cast<size_t>((codec.first + ring_) * row_bytes(heads, head_dim, latent)),
                             ByteKind::kPayload)),
       means_(memory, static_cast<size_t>(mean_bytes(codec, heads, head_dim)), ByteKind::kMetadata) {}
 
@@ -62,18 +65,23 @@ ResidualBuffer ResidualBuffer::clone(Memory& memory) const {
 
 void ResidualBuffer::advance(int64_t rows) {
   rows_ = rows;
-  first_raw_ = std::max(first_raw_, rows - capacity_);
+  if (waits(codec_)) first_raw_ = std::max(first_raw_, rows - codec_.first - ring_);
 }
 
 // The first number of rows of which so many are encoded; a mean that was subtracted stays so.
 int64_t ResidualBuffer::earliest() const {
   if (first_raw_ == 0) return rows_ < codec_.mean_rows ? 0 : codec_.mean_rows;
   const int64_t unit = codec_.unit_rows();
-  return residual_rows(codec_) + (first_raw_ + unit - 1) / unit * unit;
+  return codec_.first + residual_rows(codec_) + (first_raw_ + unit - 1) / unit * unit;
+}
+
+int64_t ResidualBuffer::newest_begin() const {
+  return waits(codec_) ? std::min(rows_, codec_.first + encoded_rows(codec_, rows_)) : rows_;
 }
 
 std::byte* ResidualBuffer::at(int head, int64_t row, bool v) const {
-  return block_.data() + ((v && !latent_ ? heads_ + head : head) * capacity_ + row % capacity_) *
+  const int64_t place = row < codec_.first ? row : codec_.first + (row - codec_.first) % ring_;
+  return block_.data() + ((v && !latent_ ? heads_ + head : head) * (codec_.first + ring_) + place) *
                              unit_data_bytes(kRaw, head_dim_);
 }
 
@@ -115,11 +123,13 @@ void ResidualBuffer::get(int head, int64_t first, int64_t n, float* k, float* v)
 
 template <class Visit>
 void ResidualBuffer::for_each_row(Visit visit) const {
+  const auto visit_sides = [&](int head, int64_t row) {
+    visit(at(head, row, false));
+    if (!latent_) visit(at(head, row, true));
+  };
   for (int head = 0; head < heads_; ++head) {
-    for (int64_t row = encoded_rows(codec_, rows_); row < rows_; ++row) {
-      visit(at(head, row, false));
-      if (!latent_) visit(at(head, row, true));
-    }
+    for (int64_t row = 0; row < first_rows(); ++row) visit_sides(head, row);
+    for (int64_t row = newest_begin(); row < rows_; ++row) visit_sides(head, row);
   }
 }
 
@@ -133,16 +143,24 @@ void ResidualBuffer::load(Reader& from) {
   const auto bytes = static_cast<size_t>(unit_data_bytes(kRaw, head_dim_));
   for_each_row([&](std::byte* row) { from.read(row, bytes); });
   if (!mean(0).empty()) from.read(means_.data(), means_.size());
-  first_raw_ = encoded_rows(codec_, rows_);
+  if (waits(codec_)) first_raw_ = encoded_rows(codec_, rows_);
 }
 
-void ResidualBuffer::spans(int head, SpanList& out) const {
+Span ResidualBuffer::span_of(int head, int64_t row, int64_t rows) const {
   const int64_t row_bytes = unit_data_bytes(kRaw, head_dim_);
-  for (int64_t row = encoded_rows(codec_, rows_); row < rows_;) {
-    const int64_t count = std::min(rows_ - row, capacity_ - row % capacity_);
-    out.push_back({.k = {.data = at(head, row, false), .stride = row_bytes, .encoding = kRaw},
-                   .v = {.data = at(head, row, true), .stride = row_bytes, .encoding = kRaw},
-                   .rows = count});
+  return {.k = {.data = at(head, row, false), .stride = row_bytes, .encoding = kRaw},
+          .v = {.data = at(head, row, true), .stride = row_bytes, .encoding = kRaw},
+          .rows = rows};
+}
+
+void ResidualBuffer::first_span(int head, SpanList& out) const {
+  if (first_rows() > 0) out.push_back(span_of(head, 0, first_rows()));
+}
+
+void ResidualBuffer::newest_spans(int head, SpanList& out) const {
+  for (int64_t row = newest_begin(); row < rows_;) {
+    const int64_t count = std::min(rows_ - row, ring_ - (row - codec_.first) % ring_);
+    out.push_back(span_of(head, row, count));
     row += count;
   }
 }
