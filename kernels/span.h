@@ -30,6 +30,11 @@ enum class Format : uint8_t {
   kMxFp4,      // OCP MX: 32 E2M1 under one power of two
   kNvFp4,      // NVIDIA: 16 E2M1 under one E4M3
   kTurbo,      // TurboQuant: levels of a normal distribution in `bits`, one f16 scale a row
+  kQ4_1,       // ggml: 32 4-bit codes under one f16 scale and one f16 minimum
+  kQ5_0,       // ggml: 32 5-bit codes under one f16 scale
+  kQ5_1,       // ggml: 32 5-bit codes under one f16 scale and one f16 minimum
+  kIq4Nl,      // ggml: 32 of 16 uneven levels under one f16 scale
+  kQ6_0,       // ik_llama.cpp: 32 6-bit codes under one f16 scale
 };
 
 struct Encoding {

@@ -24,6 +24,11 @@
   X(fp8)                \
   X(q8_0)               \
   X(q4_0)               \
+  X(q4_1)               \
+  X(q5_0)               \
+  X(q5_1)               \
+  X(q6_0)               \
+  X(iq4_nl)             \
   X(token)              \
   X(kivi)               \
   X(split)              \

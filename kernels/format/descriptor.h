@@ -29,7 +29,7 @@ namespace kv {
 enum class Elements : uint8_t {
   kFloats,  // floating-point numbers: their error is relative to each element
   kCodes,   // integers: multiples of a step
-  kLevels,  // numbers of a short table, whose rows attention reads as f32 (cpu/encode/decode_levels.h)
+  kLevels,  // numbers of a short table, or integers, whose rows attention reads as f32 (cpu/encode/decode_levels.h)
 };
 
 // The elements that share one scale, or scale and zero point.

@@ -1,5 +1,5 @@
-// To and from ggml's own blocks, in which each scale stands before its codes: 34 bytes for 32 q8_0 elements,
-// 18 for q4_0. The codes and scales are the same; only their places differ.
+// To and from ggml's own blocks, in which scale and minimum stand before their codes: 34 bytes for 32 q8_0 elements,
+// 18 for q4_0. The bytes are the same; only their places differ.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace kv {
 
-// Bytes of one ggml block: kQ8_0 or kQ4_0; any other format is a bug (std::logic_error).
+// Bytes of one block of a format of ggml's; any other format is a bug (std::logic_error).
 int64_t ggml_block_bytes(Format format);
 
 // One row of `head_dim` (a multiple of 32) elements: data and meta as in encoding.h <-> blocks [head_dim /

@@ -1,4 +1,4 @@
-// Shared by ggml's q8_0 and q4_0: blocks of 32 elements under one f16 scale each. Codes and scales are ggml's
+// Shared by ggml's formats: blocks of 32 elements under one f16 scale each. q8_0's and q4_0's codes and scales are ggml's
 // own (ggml-quants.c, quantize_row_q8_0_ref and quantize_row_q4_0_ref) bit for bit; scales lie in a plane of
 // their own, so that codes are dense and aligned.
 //
@@ -27,6 +27,14 @@ KV_HD inline BlockScale block_scale(float d, bool finite) {
   d = clamp_number(d, -kLargestHalf, kLargestHalf);
   const bool tiny = magnitude_bits(d) < 0x00800000u;  // so small a scale is stored as 0 anyway
   return {f32_to_f16(d), tiny ? 0.0f : 1.0f / d};
+}
+
+// The first element of a block with this magnitude, with its sign.
+inline float first_of(uint32_t magnitude, const float* x) {
+  for (int i = 0; i < kGgmlBlock; ++i) {
+    if (magnitude_bits(x[i]) == magnitude) return x[i];
+  }
+  return 0.0f;
 }
 
 template <int kBits_>

@@ -6,6 +6,7 @@
 #include "kernels/format/f16.h"
 #include "kernels/format/f32.h"
 #include "kernels/format/fp8.h"
+#include "kernels/format/ggml_levels.h"
 #include "kernels/format/mx.h"
 #include "kernels/format/nvfp4.h"
 #include "kernels/format/q4_0.h"
@@ -24,7 +25,8 @@ FormatList<A..., B...> joined(FormatList<A...>, FormatList<B...>);
 // Both in the order of enum Format. A GPU has kernels for the former alone.
 using GpuFormats = FormatList<F32Format, F16Format, Bf16Format, Fp8E4M3Format, Fp8E5M2Format, Q8_0Format,
                               Q4_0Format, TokenFormat, ChannelFormat>;
-using LevelFormats = FormatList<MxFp8E4M3Format, MxFp8E5M2Format, MxFp4Format, NvFp4Format, TurboFormat>;
+using LevelFormats = FormatList<MxFp8E4M3Format, MxFp8E5M2Format, MxFp4Format, NvFp4Format, TurboFormat,
+                                Q4_1Format, Q5_0Format, Q5_1Format, Iq4NlFormat, Q6_0Format>;
 using AllFormats = decltype(joined(GpuFormats(), LevelFormats()));
 
 // From a format at run time to loops compiled for it: calls call(F()) with the struct of `format`. False, and

@@ -1,17 +1,6 @@
 #include "kernels/format/q4_0.h"
 
 namespace kv {
-namespace {
-
-// The first element of this magnitude, with its sign.
-float first_of(uint32_t magnitude, const float* x) {
-  for (int i = 0; i < kGgmlBlock; ++i) {
-    if (magnitude_bits(x[i]) == magnitude) return x[i];
-  }
-  return 0.0f;
-}
-
-}  // namespace
 
 void Q4_0Format::encode(const Encoding&, int head_dim, const float* row, std::byte* data, std::byte* meta) {
   for (int b = 0; b < head_dim / kGgmlBlock; ++b, row += kGgmlBlock, data += kHalfBlock) {

@@ -53,7 +53,8 @@ TEST_P(FirstRows, AreRawAndTheOthersAreWhatTheyWouldBeWithoutThem) {
 TEST_P(FirstRows, GoBackAndForth) {
   const Tokens all = make_tokens(kShape, kTokens, 2);
   memory::Ledger ledger, other_ledger;
-  const auto cache = build_cache(spec_of("5"), kShape, ledger), other = build_cache(spec_of("5"), kShape, other_ledger);
+  const auto cache = build_cache(spec_of("5"), kShape, ledger),
+             other = build_cache(spec_of("5"), kShape, other_ledger);
   const SequenceId id = cache->add_sequence(), fresh = other->add_sequence();
   step(*cache, id, all, 0, 7);
   cache->truncate(id, 3);
@@ -62,19 +63,20 @@ TEST_P(FirstRows, GoBackAndForth) {
   EXPECT_EQ(step(*cache, id, all, 10, 60), step(*other, fresh, all, 10, 60));
 }
 
-INSTANTIATE_TEST_SUITE_P(Codecs, FirstRows,
-                         testing::Values("contiguous/fp8(first=0)", "paged/q8_0(first=0)",
-                                         "paged(block=32)/q4_0(residual=40,first=0)", "concat/token(bits=3,first=0)",
-                                         "segmented/kivi(residual=0,bits=2,first=0)", "paged(block=32)/kivi(first=0)",
-                                         "doubling(read=copy)/mxfp8(first=0)", "contiguous/nvfp4(first=0)",
-                                         "paged/turbo(bits=3,first=0)",
-                                         "contiguous/split(k=q4_0(first=0),v=turbo(bits=2))"));
+INSTANTIATE_TEST_SUITE_P(
+    Codecs, FirstRows,
+    testing::Values("contiguous/fp8(first=0)", "paged/q8_0(first=0)",
+                    "paged(block=32)/q4_0(residual=40,first=0)", "concat/token(bits=3,first=0)",
+                    "segmented/kivi(residual=0,bits=2,first=0)", "paged(block=32)/kivi(first=0)",
+                    "doubling(read=copy)/mxfp8(first=0)", "contiguous/nvfp4(first=0)",
+                    "paged/turbo(bits=3,first=0)", "contiguous/split(k=q4_0(first=0),v=turbo(bits=2))"));
 
 TEST(FirstRowsOfRetentions, HaveToBeSinks) {
   const auto reason = [](const char* text) { return unsupported_reason(parse_spec(text)); };
   EXPECT_EQ(reason("paged/q8_0(first=4)/ring(window=64,sinks=4)"), "");
   EXPECT_EQ(reason("paged/q8_0(first=5)/ring(window=64,sinks=4)"),
-            "first=5 keeps the first rows raw, and retention 'ring' keeps only `sinks` of them: make those 5 or more");
+            "first=5 keeps the first rows raw, and retention 'ring' keeps only `sinks` of them: make those 5 "
+            "or more");
   EXPECT_EQ(reason("paged/q8_0(first=1)/h2o"),
             "first=1 keeps the first rows raw, and retention 'h2o' puts other tokens' rows in their slots");
   EXPECT_EQ(reason("tiered/q8_0(first=1)"),

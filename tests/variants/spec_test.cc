@@ -139,10 +139,11 @@ TEST(Spec, ASideOfASplitIsACodecWithItsParameters) {
   EXPECT_EQ(pair.print(), "paged(block=32)/split(k=kivi(bits=2),v=turbo(bits=3))/ring");
   EXPECT_EQ(parse_spec(pair.print()), pair);
   EXPECT_EQ(parse_spec("paged/split(k=f16,v=nvfp4(tensor=row))").print(), "paged/split(v=nvfp4)");
-  EXPECT_EQ(error_of("paged/split(k=kivi(bit=2))"),
-            "spec: 'kivi' has no parameter 'bit'; known: bits, k_bits, v_bits, group, residual, first, k_axis, "
-            "v_axis, read, prefill, rotate; did you mean 'bits', 'k_bits' or 'v_bits'?\n"
-            "  paged/split(k=kivi(bit=2))\n                     ^");
+  EXPECT_EQ(
+      error_of("paged/split(k=kivi(bit=2))"),
+      "spec: 'kivi' has no parameter 'bit'; known: bits, k_bits, v_bits, group, residual, first, k_axis, "
+      "v_axis, read, prefill, rotate; did you mean 'bits', 'k_bits' or 'v_bits'?\n"
+      "  paged/split(k=kivi(bit=2))\n                     ^");
   EXPECT_EQ(error_of("paged/split(k=q8_0(read=copy))"),
             "spec: K and V have 'read' together: no side of a split takes it\n"
             "  paged/split(k=q8_0(read=copy))\n                     ^");

@@ -8,13 +8,13 @@
 
 namespace kv::codec {
 
-const CodecEntry mxfp4{
-    {.name = "mxfp4",
-     .help = "4-bit floats, a power of two per 32 elements",
-     .source = "OCP Microscaling Formats (MX) v1.0",
-     .parameters = {residual_parameter("0"), first_parameter(), read_parameter(), prefill_parameter(), rotate_parameter()}},
-    {.make = [](const Stage& stage) {
-      return one_encoding(stage, {.format = Format::kMxFp4, .bits = 4}, {0.095, 0.135});
-    }}};
+const CodecEntry mxfp4{{.name = "mxfp4",
+                        .help = "4-bit floats, a power of two per 32 elements",
+                        .source = "OCP Microscaling Formats (MX) v1.0",
+                        .parameters = {residual_parameter("0"), first_parameter(), read_parameter(),
+                                       prefill_parameter(), rotate_parameter()}},
+                       {.make = [](const Stage& stage) {
+                         return one_encoding(stage, {.format = Format::kMxFp4, .bits = 4}, {0.095, 0.135});
+                       }}};
 
 }  // namespace kv::codec

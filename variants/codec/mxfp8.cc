@@ -12,7 +12,8 @@ const CodecEntry mxfp8{
      .help = "8-bit floats, a power of two per 32 elements",
      .source = "OCP Microscaling Formats (MX) v1.0",
      .parameters = {Parameter::choice("format", {"e4m3", "e5m2"}, "3 or 2 bits of mantissa"),
-                    residual_parameter("0"), first_parameter(), read_parameter(), prefill_parameter(), rotate_parameter()}},
+                    residual_parameter("0"), first_parameter(), read_parameter(), prefill_parameter(),
+                    rotate_parameter()}},
     {.make = [](const Stage& stage) {
       const bool e5m2 = stage.text("format") == "e5m2";
       return one_encoding(stage, {.format = e5m2 ? Format::kMxFp8E5M2 : Format::kMxFp8E4M3, .bits = 8},

@@ -15,7 +15,8 @@ const CodecEntry nvfp4{
      .source = "NVIDIA (arXiv:2509.25149)",
      .parameters = {Parameter::choice("tensor", {"row", "one"},
                                       "what the f32 is for: a row, or 1 and not stored"),
-                    residual_parameter("0"), first_parameter(), read_parameter(), prefill_parameter(), rotate_parameter()}},
+                    residual_parameter("0"), first_parameter(), read_parameter(), prefill_parameter(),
+                    rotate_parameter()}},
     {.make = [](const Stage& stage) {
       const bool second = stage.text("tensor") == "row";
       return one_encoding(stage, {.format = Format::kNvFp4, .bits = 4, .second = second}, {0.082, 0.110});

@@ -77,16 +77,27 @@ inline Codec one_encoding(const Stage& stage, const Encoding& side, const Interv
           .v_error = error};
 }
 
-// The same of ggml's blocks, with the parameters arithmetic and k_mean as well.
-inline Codec block_codes(const Stage& stage, Format format, int bits, const Interval& error) {
+// The same of ggml's blocks, with the parameter k_mean as well.
+inline Codec block_levels(const Stage& stage, Format format, int bits, const Interval& error) {
   Codec codec = one_encoding(stage, {.format = format, .bits = static_cast<uint8_t>(bits)}, error);
-  codec.arithmetic = arithmetic_of(stage);
   codec.mean_rows = mean_rows(stage);
   return codec;
 }
+inline std::vector<Parameter> block_level_parameters() {
+  return {residual_parameter("0"), first_parameter(),  read_parameter(),
+          prefill_parameter(),     rotate_parameter(), k_mean_parameter()};
+}
+
+// And of those that attention multiplies as codes, with the parameter arithmetic.
+inline Codec block_codes(const Stage& stage, Format format, int bits, const Interval& error) {
+  Codec codec = block_levels(stage, format, bits, error);
+  codec.arithmetic = arithmetic_of(stage);
+  return codec;
+}
 inline std::vector<Parameter> block_code_parameters() {
-  return {residual_parameter("0"), first_parameter(),      read_parameter(),  prefill_parameter(),
-          rotate_parameter(),      arithmetic_parameter(), k_mean_parameter()};
+  std::vector<Parameter> all = block_level_parameters();
+  all.insert(all.end() - 1, arithmetic_parameter());
+  return all;
 }
 
 }  // namespace kv

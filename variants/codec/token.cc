@@ -15,8 +15,8 @@ const CodecEntry token{
      .parameters = {Parameter::integer("bits", "8", 1, 16, {3}, "bits a code"),
                     Parameter::choice("mode", {"affine", "symmetric"},
                                       "from min to max with a zero point, or from -absmax to absmax"),
-                    residual_parameter("0"), first_parameter(), read_parameter(), prefill_parameter(), rotate_parameter(),
-                    k_mean_parameter()}},
+                    residual_parameter("0"), first_parameter(), read_parameter(), prefill_parameter(),
+                    rotate_parameter(), k_mean_parameter()}},
     {.make = [](const Stage& stage) {
       const int bits = static_cast<int>(stage.integer("bits"));
       const bool affine = stage.text("mode") == "affine";

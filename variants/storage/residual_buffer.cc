@@ -40,7 +40,8 @@ int64_t ResidualBuffer::row_bytes(int heads, int head_dim, bool latent) {
 }
 
 int64_t ResidualBuffer::bytes(const Codec& codec, int heads, int head_dim, bool latent) {
-  return (codec.first + ring_rows(codec)) * row_bytes(heads, head_dim, latent) + mean_bytes(codec, heads, head_dim);
+  return (codec.first + ring_rows(codec)) * row_bytes(heads, head_dim, latent) +
+         mean_bytes(codec, heads, head_dim);
 }
 
 ResidualBuffer::ResidualBuffer(const Codec& codec, int heads, int head_dim, bool latent, Memory& memory)

@@ -92,7 +92,7 @@ class ResidualBuffer {
   // Counted from the first row that is encoded: rows before it have been overwritten in the ring, or never were in it.
   int64_t first_raw_ = 0;
   Block block_;  // [2, heads, first + ring, head_dim] f16: K, then V; of latent rows K alone
-  Block means_;            // [heads, head_dim] f32, where the codec removes them
+  Block means_;  // [heads, head_dim] f32, where the codec removes them
 };
 
 }  // namespace kv

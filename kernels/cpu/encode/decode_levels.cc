@@ -44,6 +44,7 @@ static constexpr auto kE4m3Values = table_of(fp8_to_f32<kE4M3>);
 // Highway's one-lane fallback is never picked (isa.cc).
 #if HWY_TARGET != HWY_SCALAR
 #include "kernels/cpu/attributes-inl.h"
+#include "kernels/cpu/half-inl.h"
 #include "kernels/cpu/unroll-inl.h"
 
 KV_BEFORE_NAMESPACE();
@@ -223,6 +224,97 @@ void decode_of(TurboFormat, const Encoding& e, int n, const std::byte* data, con
   if (e.second)
     add_sketch(f16_to_f32(load<uint16_t>(meta, 1)) * kSketchGain, n, data + TurboFormat::sketch_at(e, n),
                out);
+}
+
+// ---- ggml's blocks: codes of 16 elements in the bytes of a vector ----
+
+using Bytes = hn::Full128<uint8_t>;
+
+// Of elements 0 to 15, and of 16 to 31.
+struct BlockCodes {
+  hn::Vec<Bytes> low, high;
+};
+
+HWY_INLINE hn::Vec<Bytes> fifth_bits(uint32_t bits, const uint8_t (&place)[16]) {
+  alignas(16) static constexpr uint8_t kBit[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+  const Bytes d;
+  const auto bytes = hn::BitCast(d, hn::Set(hn::Repartition<uint32_t, Bytes>(), bits));
+  const auto is_set = hn::TestBit(hn::TableLookupBytes(bytes, hn::Load(d, place)), hn::Load(d, kBit));
+  return hn::IfThenElseZero(is_set, hn::Set(d, uint8_t{16}));
+}
+
+template <class F>
+HWY_INLINE BlockCodes load_codes(const std::byte* block) {
+  const Bytes d;
+  const auto nibbles = hn::LoadU(d, reinterpret_cast<const uint8_t*>(block + F::kHighBytes));
+  BlockCodes codes{hn::And(nibbles, hn::Set(d, uint8_t{15})), hn::ShiftRight<4>(nibbles)};
+  if constexpr (F::kBits == 5) {
+    alignas(16) static constexpr uint8_t kLow[16] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1},
+                                         kHigh[16] = {2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3};
+    const auto bits = load<uint32_t>(block, 0);
+    codes = {hn::Or(codes.low, fifth_bits(bits, kLow)), hn::Or(codes.high, fifth_bits(bits, kHigh))};
+  } else if constexpr (F::kBits == 6) {
+    const auto twice = hn::BitCast(d, hn::Set(hn::Repartition<uint64_t, Bytes>(), load<uint64_t>(block, 0)));
+    const auto fours =
+        hn::ConcatUpperLower(d, hn::ShiftRight<4>(twice), twice);  // in the lower halves of bytes
+    codes.low = hn::Or(codes.low, hn::ShiftLeft<4>(hn::And(fours, hn::Set(d, uint8_t{3}))));
+    codes.high = hn::Or(codes.high, hn::ShiftLeft<2>(hn::And(fours, hn::Set(d, uint8_t{12}))));
+  }
+  return codes;
+}
+
+template <class F>
+HWY_INLINE hn::Vec<hn::Full128<int8_t>> levels_of(hn::Vec<Bytes> codes) {
+  const hn::Full128<int8_t> d;
+  if constexpr (F::kHasTable)
+    return hn::TableLookupBytes(hn::LoadU(d, kIq4Levels.data()), hn::BitCast(d, codes));
+  return hn::Sub(hn::BitCast(d, codes), hn::Set(d, int8_t{F::kZero}));
+}
+
+// level * scale[0], + scale[1] where the format has a minimum.
+template <class F, class D>
+HWY_INLINE void store_elements(D d, hn::Vec<hn::Full128<int8_t>> levels, const float* scale, float* out) {
+  const hn::RebindToSigned<D> di;
+  const auto store_some = [&](auto some, float* to) KV_INLINE {
+    auto x = hn::Mul(hn::ConvertTo(d, hn::PromoteTo(di, some)), hn::Set(d, scale[0]));
+    if constexpr (F::kHasMin) x = hn::Add(x, hn::Set(d, scale[1]));
+    hn::StoreU(x, d, to);
+  };
+  if constexpr (hn::MaxLanes(D()) == 16) {
+    store_some(levels, out);
+  } else {
+    HWY_ALIGN int8_t bytes[16];
+    hn::Store(levels, hn::Full128<int8_t>(), bytes);
+    for (int i = 0; i < 16; i += static_cast<int>(hn::Lanes(d)))
+      store_some(hn::LoadU(hn::Rebind<int8_t, D>(), bytes + i), out + i);
+  }
+}
+
+// f16 numbers -> out [count].
+HWY_INLINE void widen_halves(const std::byte* halves, int count, float* out) {
+  const hn::CappedTag<float, 4> d;
+  const hn::Rebind<uint16_t, decltype(d)> half;
+  const int lanes = static_cast<int>(hn::Lanes(d));
+  int i = 0;
+  for (; i + lanes <= count; i += lanes)
+    hn::StoreU(widen_half(d, hn::LoadU(half, reinterpret_cast<const uint16_t*>(halves) + i)), d, out + i);
+  for (; i < count; ++i) out[i] = f16_to_f32(load<uint16_t>(halves, i));
+}
+
+template <Format kFormat, int kBits, bool kHasMin>
+void decode_of(GgmlLevels<kFormat, kBits, kHasMin>, const Encoding&, int n, const std::byte* data,
+               const std::byte* meta, float* out) {
+  using F = GgmlLevels<kFormat, kBits, kHasMin>;
+  constexpr int kNumbers = F::kMetaBytes / 2;
+  float scales[kMaxHeadDim / kGgmlBlock * kNumbers];
+  widen_halves(meta, n / kGgmlBlock * kNumbers, scales);
+  const hn::CappedTag<float, 16> d;
+  const float* scale = scales;
+  for (int i = 0; i < n; i += kGgmlBlock, data += F::kBlockBytes, scale += kNumbers) {
+    const BlockCodes codes = load_codes<F>(data);
+    store_elements<F>(d, levels_of<F>(codes.low), scale, out + i);
+    store_elements<F>(d, levels_of<F>(codes.high), scale, out + i + kHalfBlock);
+  }
 }
 
 void decode_levels(const Encoding& e, int head_dim, const std::byte* const* data,

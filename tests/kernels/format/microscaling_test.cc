@@ -69,13 +69,6 @@ TEST(E8m0, TheScaleIsThePowerOfTwoBelowTheLargestMagnitudeOverThatOfTheElements)
 
 // ---- whole rows, against ml_dtypes (microscaling/reference.py) ----
 
-std::vector<std::byte> bytes_of(const std::string& hex) {
-  std::vector<std::byte> bytes;
-  for (size_t i = 0; i + 1 < hex.size(); i += 2)
-    bytes.push_back(static_cast<std::byte>(std::stoi(hex.substr(i, 2), nullptr, 16)));
-  return bytes;
-}
-
 const Encoding& named(const std::string& name) {
   static const std::vector<Encoding> all = levels();
   return *std::find_if(all.begin(), all.end(), [&](const Encoding& e) { return encoding_name(e) == name; });

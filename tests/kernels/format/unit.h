@@ -86,6 +86,14 @@ struct Unit {
   std::vector<std::byte> data, meta;
 };
 
+// Of hexadecimal digits, as reference vectors have them.
+inline std::vector<std::byte> bytes_of(const std::string& hex) {
+  std::vector<std::byte> bytes;
+  for (size_t i = 0; i + 1 < hex.size(); i += 2)
+    bytes.push_back(static_cast<std::byte>(std::stoi(hex.substr(i, 2), nullptr, 16)));
+  return bytes;
+}
+
 struct Named {
   std::string name;
   std::vector<float> values;
