@@ -29,7 +29,7 @@ namespace kv {
 enum class Elements : uint8_t {
   kFloats,  // floating-point numbers: their error is relative to each element
   kCodes,   // integers: multiples of a step
-  kLevels,  // numbers of a short table, or integers, whose rows attention reads as f32 (cpu/encode/decode_levels.h)
+  kLevels,  // numbers of a short table, whose rows are decoded first (cpu/encode/decode_levels.h)
 };
 
 // The elements that share one scale, or scale and zero point.
@@ -57,6 +57,7 @@ struct FormatDescriptor {
   int bits;
   double attention_error;  // that either of K and V may cause: see attention_error_bound()
   bool on_gpu;             // a GPU's kernels read and write it
+  bool int8_levels;        // integers under a scale a block: attention multiplies them as q8_0's
 
   std::string (*name)(const Encoding&);
   // Empty, or why rows of this head_dim cannot be stored so.

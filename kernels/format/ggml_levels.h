@@ -1,4 +1,4 @@
-// q4_1, q5_0, q5_1, q6_0, iq4_nl: ggml's other blocks of 32 elements, whose rows attention reads as f32.
+// q4_1, q5_0, q5_1, q6_0, iq4_nl: ggml's other blocks of 32 elements, whose levels are integers of 8 bits.
 //
 //           data, D/32 blocks of                    meta, D/32    element i
 //   q4_1    16 bytes of nibbles                     f16 d, f16 m  code * d + m
@@ -33,13 +33,13 @@ struct GgmlLevels : FixedWidthRows<kBits_> {
   static constexpr Format kFormat = kFormat_;
   static constexpr Elements kElements = Elements::kLevels;
   static constexpr Scaling kScaling = Scaling::kBlock;
-  static constexpr double kAttentionError = kFloatAttentionError;
+  static constexpr double kAttentionError = kCodeAttentionError;
   static constexpr bool kHasMin = kHasMin_, kHasTable = kFormat == Format::kIq4Nl;
   static constexpr int kHighBytes = (kBits_ - 4) * kGgmlBlock / 8;  // before the nibbles
   static constexpr int kBlockBytes = kHighBytes + kHalfBlock, kMetaBytes = kHasMin ? 4 : 2;
   static constexpr int kTop = (1 << kBits_) - 1;
   static constexpr int kZero = kHasMin || kHasTable ? 0 : 1 << (kBits_ - 1);  // the code of level 0
-  static constexpr int level(int code) {
+  static constexpr int level(int code) {                                      // an int8
     return kHasTable ? kIq4Levels[static_cast<size_t>(code)] : code - kZero;
   }
   static constexpr int64_t meta_bytes(const Encoding&, int head_dim) {

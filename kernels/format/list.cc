@@ -14,15 +14,13 @@ constexpr FormatDescriptor describe() {
           .bits = F::kBits,
           .attention_error = F::kAttentionError,
           .on_gpu = F::kElements != Elements::kLevels,
-          .name = F::name,
-          .unsupported_reason = F::unsupported_reason,
-          .data_bytes = F::data_bytes,
-          .meta_bytes = F::meta_bytes,
-          .fills_words = F::fills_words,
-          .samples = F::samples,
-          .encode = F::encode,
-          .decode = F::decode};
+          .int8_levels = requires {F::level(0);
 }
+, .name = F::name, .unsupported_reason = F::unsupported_reason, .data_bytes = F::data_bytes,
+  .meta_bytes = F::meta_bytes, .fills_words = F::fills_words, .samples = F::samples, .encode = F::encode,
+  .decode = F::decode
+};  // namespace
+}  // namespace kv
 
 template <class... F>
 constexpr std::array<FormatDescriptor, sizeof...(F)> describe_all(FormatList<F...>) {

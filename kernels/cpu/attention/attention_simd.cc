@@ -17,6 +17,7 @@
 #include "kernels/cpu/targets.h"
 #include "kernels/format/descriptor.h"
 #include "kernels/format/encoding.h"
+#include "kernels/format/list.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention/attention_simd.cc"
@@ -32,11 +33,24 @@
 #include "kernels/cpu/attention/softmax-inl.h"
 #include "kernels/cpu/attention/tile-inl.h"
 #include "kernels/cpu/attributes-inl.h"
+#include "kernels/cpu/half-inl.h"
 
 KV_BEFORE_NAMESPACE();
 namespace kv::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+
+// Scales and minima of a run's rows, apart. `meta` is where scales are found.
+struct SplitScales {
+  TileSide side;
+  HWY_ALIGN uint16_t scale[kTileRows * kMaxBlocks];  // [rows, blocks] f16
+  HWY_ALIGN uint16_t half[kMaxBlocks * kTileRows];   // the minima as stored
+  HWY_ALIGN float minimum[kMaxBlocks * kTileRows];   // [blocks, kTileRows]
+};
+
+inline bool has_minima(const Encoding& e) {
+  return e.format == Q4_1Format::kFormat || e.format == Q5_1Format::kFormat;
+}
 
 struct Scratch {
   HWY_ALIGN float scores[kQueryBlock * kScoreStride];
@@ -44,6 +58,7 @@ struct Scratch {
   CodeScratch codes;
   CodedQueriesScratch coded;
   PackedQueriesScratch packed;
+  SplitScales split;
 };
 
 // The state of a task between two of its tiles.
@@ -201,9 +216,78 @@ class TaskRunner {
     return s_.codes.rows.scale;
   }
 
+  // ---- minima of blocks ----
+
+  // The run's rows, with their scales as formats without minima have them.
+  const TileSide& split_scales(const TileSide& from, const Run& run) {
+    const int blocks = head_dim_ / kGgmlBlock;
+    if (blocks == 4) {
+      split_rows(from, run, std::integral_constant<int, 4>());  // the rule, in a loop without a loop in it
+    } else {
+      split_rows(from, run, blocks);
+    }
+    SplitScales& to = s_.split;
+    const hn::CappedTag<float, 16> d;
+    for (int i = 0; i < blocks * kTileRows; i += static_cast<int>(hn::Lanes(d)))
+      hn::Store(widen_half(d, hn::Load(hn::Rebind<uint16_t, decltype(d)>(), to.half + i)), d, to.minimum + i);
+    return to.side;
+  }
+
+  template <class Blocks>
+  void split_rows(const TileSide& from, const Run& run, Blocks blocks) {
+    SplitScales& to = s_.split;
+    for (int i = run.first, row = 0; row < run.count; ++i, ++row) {
+      uint16_t* scale = to.scale + i * blocks;
+      for (int b = 0; b < blocks; ++b) {
+        const auto both = load<uint32_t>(from.meta[i], b);
+        scale[b] = static_cast<uint16_t>(both);
+        to.half[b * kTileRows + row] = static_cast<uint16_t>(both >> 16);
+      }
+      to.side.row[i] = from.row[i];
+      to.side.meta[i] = reinterpret_cast<const std::byte*>(scale);
+    }
+  }
+
+  // Adds the sum of each query's elements of a block, times the rows' minima of that block.
+  void add_minima_to_scores(int count, float* scores) const {
+    for (int64_t r = 0; r < task_->queries; ++r, scores += kScoreStride) {
+      const float* q = task_->query(r, head_dim_);
+      const float* minima = s_.split.minimum;
+      for (int i = 0; i < head_dim_; i += kGgmlBlock, minima += kTileRows) {
+        const float sum = sum_of(q + i, kGgmlBlock);
+        for (int j = 0; j < count; ++j) scores[j] += sum * minima[j];
+      }
+    }
+  }
+
+  // Adds the rows' minima under weights p [queries, kScoreStride] to the elements of each block.
+  void add_minima_to_values(int count, const float* p) const {
+    const hn::CappedTag<float, 16> d;
+    for (int64_t r = 0; r < task_->queries; ++r, p += kScoreStride) {
+      float* sum = task_->sum + r * head_dim_;
+      const float* minima = s_.split.minimum;
+      for (int i = 0; i < head_dim_; i += kGgmlBlock, minima += kTileRows) {
+        auto products = hn::Zero(d);
+        for (int j = 0; j < count; j += static_cast<int>(hn::Lanes(d))) {
+          const auto rows = hn::FirstN(d, static_cast<size_t>(count - j));
+          products = hn::MulAdd(hn::IfThenElseZero(rows, hn::LoadU(d, p + j)),
+                                hn::IfThenElseZero(rows, hn::LoadU(d, minima + j)), products);
+        }
+        const float all = hn::GetLane(hn::SumOfLanes(d, products));
+        for (int x = 0; x < kGgmlBlock; ++x) sum[i + x] += all;
+      }
+    }
+  }
+
   // ---- scores ----
 
-  bool score_codes(const Tile& tile, const Run& run, Scaling scaling, float* scores) {
+  bool score_codes(const Tile& tile, const Run& run, const FormatDescriptor& format, float* scores) {
+    if (has_minima(run.k)) {
+      const bool done = score_blocks(split_scales(tile.k, run), run, code_work(), scores);
+      if (done) add_minima_to_scores(run.count, scores);
+      return done;
+    }
+    const Scaling scaling = format.scaling;
     if (scaling == Scaling::kBlock)
       return (is_int8() ? score_blocks_int8 : score_blocks)(tile.k, run, code_work(), scores);
     if (scaling == Scaling::kChannel) return score_channels(tile.k, run, code_work(), scores);
@@ -214,7 +298,7 @@ class TaskRunner {
     const FormatDescriptor& format = descriptor_of(run.k.format);
     float* scores = s_.scores + run.first;
     if (multiplies_k_codes(run.k, head_dim_) && work_->queries_are_finite &&
-        score_codes(tile, run, format.scaling, scores))
+        score_codes(tile, run, format, scores))
       return;
     const std::byte* scratch[kPaddedRows];
     const bool decoded = format.elements != Elements::kFloats;
@@ -252,7 +336,11 @@ class TaskRunner {
       restore_order(float_work(), work_->order);
       const bool blocks = format.scaling == Scaling::kBlock;
       const auto add_codes = blocks ? is_int8() ? add_blocks_int8 : add_blocks : add_tokens;
-      if (add_codes(tile.v, run, code_work(), p)) return;
+      if (!has_minima(run.v) && add_codes(tile.v, run, code_work(), p)) return;
+      if (has_minima(run.v) && add_blocks(split_scales(tile.v, run), run, code_work(), p)) {
+        add_minima_to_values(run.count, p);
+        return;
+      }
     }
     const std::byte* scratch[kPaddedRows];
     const float* row_scale = row_scales(tile.v, format, run);

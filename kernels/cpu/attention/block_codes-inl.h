@@ -21,6 +21,7 @@
 #include "kernels/cpu/attention/codes-inl.h"
 #include "kernels/cpu/attributes-inl.h"
 #include "kernels/cpu/half-inl.h"
+#include "kernels/cpu/integer_levels-inl.h"
 #include "kernels/format/list.h"
 
 KV_BEFORE_NAMESPACE();
@@ -43,12 +44,22 @@ HWY_INLINE void visit_block_codes(const Encoding& e, const Call& call) {
   });
 }
 
+// Rows of small integers, whose words are those of q8_0 once they are loaded.
+template <class F>
+struct AsBytes {
+  using Stored = F;
+  static constexpr int kBits = Q8_0Format::kBits;
+  static constexpr int element(int head_dim, int word, int slot) {
+    return Q8_0Format::element(head_dim, word, slot);
+  }
+};
+
 // Calls call(format, di, pack) with the format of codes in blocks, with vectors of words, and with the rows that a
 // vector holds.
 template <class Call>
 HWY_INLINE void with_blocks(const Encoding& e, int head_dim, const Call& call) {
   constexpr std::integral_constant<int, 1> one;
-  visit_block_codes(e, [&](auto format) KV_ATTR {
+  const auto choose = [&](auto format) KV_ATTR {
     using F = decltype(format);
     const hn::ScalableTag<int32_t> full;
     const int words = words_of(F::kBits, head_dim);
@@ -59,6 +70,11 @@ HWY_INLINE void with_blocks(const Encoding& e, int head_dim, const Call& call) {
     }
     if (words % 8 == 0) return call(format, hn::CappedTag<int32_t, 8>(), one);
     call(format, hn::CappedTag<int32_t, 4>(), one);
+  };
+  visit_format(e.format, [&](auto format) KV_ATTR {
+    using F = decltype(format);
+    if constexpr (F::kScaling == Scaling::kBlock && F::kElements == Elements::kCodes) choose(format);
+    if constexpr (requires { F::level(0); }) choose(AsBytes<F>());
   });
 }
 
@@ -82,7 +98,10 @@ HWY_INLINE hn::Vec<DI> unsigned_codes(DI di, hn::Vec<DI> words) {
 
 template <class F, class DI>
 HWY_INLINE hn::Vec<DI> load_words(DI di, const std::byte* row, int word) {
-  return unsigned_codes<F>(di, hn::LoadU(di, reinterpret_cast<const int32_t*>(row) + word));
+  if constexpr (requires { typename F::Stored; })
+    return load_raised_levels<typename F::Stored>(di, row, word);
+  else
+    return unsigned_codes<F>(di, hn::LoadU(di, reinterpret_cast<const int32_t*>(row) + word));
 }
 
 // The same of kPack rows: row[0], and behind it row[next].

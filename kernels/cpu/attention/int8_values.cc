@@ -241,8 +241,9 @@ bool add_int8_of(DI di, const TileSide& side, const Run& run, const CodeWork& wo
 bool add_blocks_int8(const TileSide& side, const Run& run, const CodeWork& work, const float* p) {
   bool done = false;
   with_blocks(run.v, work.head_dim, [&](auto format, auto di, auto pack) KV_ATTR {
+    using F = decltype(format);
     const typename OneRow<decltype(di), decltype(pack)::value>::Tag row;
-    done = add_int8_of<decltype(format)>(row, side, run, work, p);
+    if constexpr (!requires { typename F::Stored; }) done = add_int8_of<F>(row, side, run, work, p);
   });
   return done;
 }

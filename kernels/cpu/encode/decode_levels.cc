@@ -45,6 +45,7 @@ static constexpr auto kE4m3Values = table_of(fp8_to_f32<kE4M3>);
 #if HWY_TARGET != HWY_SCALAR
 #include "kernels/cpu/attributes-inl.h"
 #include "kernels/cpu/half-inl.h"
+#include "kernels/cpu/integer_levels-inl.h"
 #include "kernels/cpu/unroll-inl.h"
 
 KV_BEFORE_NAMESPACE();
@@ -226,49 +227,14 @@ void decode_of(TurboFormat, const Encoding& e, int n, const std::byte* data, con
                out);
 }
 
-// ---- ggml's blocks: codes of 16 elements in the bytes of a vector ----
+// ---- ggml's blocks ----
 
-using Bytes = hn::Full128<uint8_t>;
-
-// Of elements 0 to 15, and of 16 to 31.
-struct BlockCodes {
-  hn::Vec<Bytes> low, high;
-};
-
-HWY_INLINE hn::Vec<Bytes> fifth_bits(uint32_t bits, const uint8_t (&place)[16]) {
-  alignas(16) static constexpr uint8_t kBit[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-  const Bytes d;
-  const auto bytes = hn::BitCast(d, hn::Set(hn::Repartition<uint32_t, Bytes>(), bits));
-  const auto is_set = hn::TestBit(hn::TableLookupBytes(bytes, hn::Load(d, place)), hn::Load(d, kBit));
-  return hn::IfThenElseZero(is_set, hn::Set(d, uint8_t{16}));
-}
-
+// Of elements i to i + 15.
 template <class F>
-HWY_INLINE BlockCodes load_codes(const std::byte* block) {
-  const Bytes d;
-  const auto nibbles = hn::LoadU(d, reinterpret_cast<const uint8_t*>(block + F::kHighBytes));
-  BlockCodes codes{hn::And(nibbles, hn::Set(d, uint8_t{15})), hn::ShiftRight<4>(nibbles)};
-  if constexpr (F::kBits == 5) {
-    alignas(16) static constexpr uint8_t kLow[16] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1},
-                                         kHigh[16] = {2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3};
-    const auto bits = load<uint32_t>(block, 0);
-    codes = {hn::Or(codes.low, fifth_bits(bits, kLow)), hn::Or(codes.high, fifth_bits(bits, kHigh))};
-  } else if constexpr (F::kBits == 6) {
-    const auto twice = hn::BitCast(d, hn::Set(hn::Repartition<uint64_t, Bytes>(), load<uint64_t>(block, 0)));
-    const auto fours =
-        hn::ConcatUpperLower(d, hn::ShiftRight<4>(twice), twice);  // in the lower halves of bytes
-    codes.low = hn::Or(codes.low, hn::ShiftLeft<4>(hn::And(fours, hn::Set(d, uint8_t{3}))));
-    codes.high = hn::Or(codes.high, hn::ShiftLeft<2>(hn::And(fours, hn::Set(d, uint8_t{12}))));
-  }
-  return codes;
-}
-
-template <class F>
-HWY_INLINE hn::Vec<hn::Full128<int8_t>> levels_of(hn::Vec<Bytes> codes) {
-  const hn::Full128<int8_t> d;
-  if constexpr (F::kHasTable)
-    return hn::TableLookupBytes(hn::LoadU(d, kIq4Levels.data()), hn::BitCast(d, codes));
-  return hn::Sub(hn::BitCast(d, codes), hn::Set(d, int8_t{F::kZero}));
+HWY_INLINE hn::Vec<hn::Full128<int8_t>> levels_at(const std::byte* row, int i) {
+  const hn::Full128<uint8_t> d;
+  const auto raised = hn::BitCast(d, load_raised_levels<F>(hn::Full128<int32_t>(), row, i / 4));
+  return hn::BitCast(hn::Full128<int8_t>(), hn::Xor(raised, hn::Set(d, uint8_t{128})));
 }
 
 // level * scale[0], + scale[1] where the format has a minimum.
@@ -310,10 +276,9 @@ void decode_of(GgmlLevels<kFormat, kBits, kHasMin>, const Encoding&, int n, cons
   widen_halves(meta, n / kGgmlBlock * kNumbers, scales);
   const hn::CappedTag<float, 16> d;
   const float* scale = scales;
-  for (int i = 0; i < n; i += kGgmlBlock, data += F::kBlockBytes, scale += kNumbers) {
-    const BlockCodes codes = load_codes<F>(data);
-    store_elements<F>(d, levels_of<F>(codes.low), scale, out + i);
-    store_elements<F>(d, levels_of<F>(codes.high), scale, out + i + kHalfBlock);
+  for (int i = 0; i < n; i += kGgmlBlock, scale += kNumbers) {
+    store_elements<F>(d, levels_at<F>(data, i), scale, out + i);
+    store_elements<F>(d, levels_at<F>(data, i + kHalfBlock), scale, out + i + kHalfBlock);
   }
 }
 
