@@ -45,6 +45,7 @@ struct Encoding {
   // A second stage: kNvFp4 has an f32 scale a row above its blocks' own; kTurbo has one more bit an element,
   // the sign from a sketch of the codes' error.
   bool second = false;
+  bool norm = false;  // kTurbo: the scale gives a decoded row the length that it came with
   friend bool operator==(const Encoding&, const Encoding&) = default;
 };
 

@@ -11,11 +11,11 @@ namespace {
 
 constexpr float kLargestScale = 65504.0f;
 
-// Length / sqrt(n) as stored. NaN for a row that is not finite.
-uint16_t stored_scale(int n, const float* row) {
+// The length of a row of n divided by the square root of `by`, as stored. NaN for a row that is not finite.
+uint16_t stored_scale(int n, const float* row, double by) {
   double squares = 0.0;
   for (int i = 0; i < n; ++i) squares += double{row[i]} * double{row[i]};
-  const auto scale = static_cast<float>(std::sqrt(squares / n));
+  const auto scale = static_cast<float>(std::sqrt(squares / by));
   if (!std::isfinite(squares)) return f32_to_f16(std::bit_cast<float>(kNanBits));
   return f32_to_f16(std::min(scale, kLargestScale));
 }
@@ -81,7 +81,7 @@ void flip(int n, float* x) {
 }  // namespace
 
 std::string TurboFormat::name(const Encoding& e) {
-  return "turbo" + std::to_string(e.bits) + (e.second ? "qjl" : "");
+  return "turbo" + std::to_string(e.bits) + (e.second ? "qjl" : "") + (e.norm ? "norm" : "");
 }
 
 std::string TurboFormat::unsupported_reason(const Encoding&, int head_dim) {
@@ -97,23 +97,30 @@ std::vector<Encoding> TurboFormat::samples() {
     for (const uint8_t bits : {1, 2, 3, 4})
       all.push_back({.format = kFormat, .bits = bits, .second = second});
   }
+  all.push_back({.format = kFormat, .bits = 2, .norm = true});
   return all;
 }
 
 void TurboFormat::encode(const Encoding& e, int n, const float* row, std::byte* data, std::byte* meta) {
-  const uint16_t stored = stored_scale(n, row);
-  const float scale = f16_to_f32(stored), inverse_scale = inverse(scale);
+  uint16_t stored = stored_scale(n, row, n);
+  const float inverse_scale = inverse(f16_to_f32(stored));
   uint16_t codes[kMaxHeadDim];
   for (int i = 0; i < n; ++i) {
     const float x = row[i] * inverse_scale;
     codes[i] = static_cast<uint16_t>(turbo_code(e.bits, std::isfinite(x) ? x : 0.0f));
   }
   store_codes(e.bits, n, codes, data, data + signs_at(e, n));
+  if (e.norm) {
+    double squares = 0.0;
+    for (int i = 0; i < n; ++i) squares += std::pow(double{turbo_level(e.bits, codes[i])}, 2);
+    stored = stored_scale(n, row, squares);
+  }
+  const float scale = f16_to_f32(stored);
   store(meta, 0, stored);
   if (!e.second) return;
   float error[kMaxHeadDim];
   for (int i = 0; i < n; ++i) error[i] = row[i] - turbo_level(e.bits, codes[i]) * scale;
-  store(meta, 1, stored_scale(n, error));
+  store(meta, 1, stored_scale(n, error, n));
   flip(n, error);
   transform(n, error);
   store_signs(n, data + sketch_at(e, n), [&](int i) { return error[i] < 0.0f; });

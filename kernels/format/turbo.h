@@ -4,6 +4,7 @@
 //             data                             meta                                 element i
 //   else      D codes of `bits`                f16 scale                            level * scale
 //   second    the same, D signs of a sketch    f16 scale, f16 length / sqrt(D)      the same + what the sketch says
+//   norm      the same as either, and the scale is the row's length divided by that of its levels
 //
 // The scale is the row's length / sqrt(D), so that levels are those of N(0,1) with the least mean square error (Lloyd
 // 1957, Max 1960): bytes as vLLM's keys have them, an f16 norm beside the codes. A code is a level's magnitude, its sign in

@@ -36,6 +36,8 @@ TEST(Codec, DeclaredErrorsHoldForAllWidthsAndHeadDims) {
   for (const char* bits : {"2", "3", "4"}) {
     specs.push_back(std::string("turbo(bits=") + bits + ")");
     specs.push_back(std::string("turbo(qjl=on,bits=") + bits + ")");
+    specs.push_back(std::string("turbo(norm=on,bits=") + bits + ")");
+    specs.push_back(std::string("turbo(norm=on,qjl=on,bits=") + bits + ")");
   }
   for (int bits = 1; bits <= 16; ++bits) {
     const std::string b = "bits=" + std::to_string(bits);
@@ -113,6 +115,7 @@ TEST(Codec, BytesAreCodesPlusMetadata) {
       {"nvfp4", kHalf / 4, 2 * kRows * (8 + 4)},
       {"nvfp4(tensor=one)", kHalf / 4, 2 * kRows * 8},
       {"turbo", kHalf / 4, 2 * kRows * 2},
+      {"turbo(bits=2,norm=on)", kHalf / 8, 2 * kRows * 2},
       {"turbo(bits=3)", kHalf * 3 / 16, 2 * kRows * 2},
       {"turbo(bits=3,qjl=on)", kHalf * 3 / 16, kRows * (4 + 2)},
       {"kivi(k_bits=4,v_bits=2)", kHalf * 3 / 16 + 5 * kTail, kChannelMeta + kTokenMeta},

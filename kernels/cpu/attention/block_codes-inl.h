@@ -6,6 +6,8 @@
 //   q8_0  word w of the row     e[4w+3]  e[4w+2]  e[4w+1]  e[4w]                              8 bits each, signed
 //   q4_0  word w of a block     e[4w+19] e[4w+3] e[4w+18] e[4w+2] e[4w+17] e[4w+1] e[4w+16] e[4w]   4 bits each
 //
+// Integer levels (integer_levels-inl.h) become words of q8_0 as they are loaded.
+//
 // Private to kernels/cpu; compiled once a target.
 #if defined(KV_BLOCK_CODES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KV_BLOCK_CODES_INL_H_

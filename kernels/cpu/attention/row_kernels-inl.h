@@ -4,7 +4,7 @@
 //   float_scores.cc, float_values.cc       f32, f16, bf16, fp8
 //   token_scores.cc, token_values.cc       codes with a scale a row
 //   channel_scores.cc                      codes with a scale a channel; such values are decoded instead
-//   block_scores.cc, block_values.cc       codes with a scale a block: q8_0, q4_0
+//   block_scores.cc, block_values.cc       codes with a scale a block: q8_0, q4_0, and integer levels
 //   int8_scores.cc, int8_values.cc         the same with queries and weights of 8 bits
 #if defined(KV_ROW_KERNELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KV_ROW_KERNELS_INL_H_

@@ -140,5 +140,22 @@ TEST(Turbo, InnerProductsAreUnbiasedWithTheSketchAndTooSmallByTheErrorWithout) {
   }
 }
 
+TEST(Turbo, WithNormARowKeepsItsLengthAndInnerProductsHalfOfTheirBias) {
+  const double left[] = {0.3634, 0.1175, 0.03455, 0.0095};
+  for (int bits = 1; bits <= 4; ++bits) {
+    Encoding e = turbo(bits, false);
+    e.norm = true;
+    for (const int d : {32, 128, 192}) {
+      std::vector<float> row = gaussian(d, 7);
+      row[3] *= 20.0f;  // of no normal distribution
+      const std::vector<float> back = Unit(e, d, row).decoded();
+      const double came = std::inner_product(row.begin(), row.end(), row.begin(), 0.0),
+                   stored = std::inner_product(back.begin(), back.end(), back.begin(), 0.0);
+      EXPECT_NEAR(std::sqrt(stored / came), 1.0, 0x1p-10) << bits << " " << d;
+    }
+    EXPECT_NEAR(slope(e, 128, 400), std::sqrt(1.0 - left[bits - 1]), 0.01) << bits;
+  }
+}
+
 }  // namespace
 }  // namespace kv
