@@ -183,8 +183,8 @@ PolicyCheck check_policy(const Spec& spec, const reference::Policy& policy,
   const Observed seen = observe(spec, heads, prompt, gpu);
   const Codec codec = codec_of(spec).make(spec.codec);
   const int d = heads.shape.head_dim;
-  const std::vector<float> k = as_stored(codec.k, codec.k_rotation, d, heads.k),
-                           v = as_stored(codec.v, codec.v_rotation, d, heads.v);
+  const std::vector<float> k = as_stored(codec, false, heads.shape.kv_heads, d, heads.k),
+                           v = as_stored(codec, true, heads.shape.kv_heads, d, heads.v);
   const reference::PolicyInput input{.q = heads.q,
                                      .k = k,
                                      .v = v,

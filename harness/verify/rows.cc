@@ -211,11 +211,19 @@ std::vector<float> through_codec(const Encoding& encoding, int head_dim, const s
   return out;
 }
 
-std::vector<float> as_stored(const Encoding& side, Rotation rotation, int head_dim, std::vector<float> rows) {
+std::vector<float> as_stored(const Codec& codec, bool is_v, int heads, int head_dim,
+                             std::vector<float> rows) {
+  const Rotation rotation = is_v ? codec.v_rotation : codec.k_rotation;
   rotate(rotation, head_dim, rows);
-  rows = through_codec(side, head_dim, rows);
-  rotate_back(rotation, head_dim, rows);
-  return rows;
+  std::vector<float> stored = through_codec(is_v ? codec.v : codec.k, head_dim, rows);
+  if (codec.first > 0) {
+    const std::vector<float> raw = through_codec(kResidual, head_dim, rows);
+    const int64_t values = std::ssize(rows) / heads, first = std::min(codec.first * head_dim, values);
+    for (int64_t at = 0; at < std::ssize(rows); at += values)
+      std::copy_n(raw.begin() + at, first, stored.begin() + at);
+  }
+  rotate_back(rotation, head_dim, stored);
+  return stored;
 }
 
 namespace {

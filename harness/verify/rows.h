@@ -35,9 +35,9 @@ HeadRows stored_rows(Cache& cache, SequenceId id, int layer, int kv_head);
 // Encodes and decodes rows [.., head_dim], whole units of the encoding.
 std::vector<float> through_codec(const Encoding& encoding, int head_dim, const std::vector<float>& rows);
 
-// Rows [.., head_dim] of one side of a codec as attention sees them once stored: rotated before encoding and back
-// after.
-std::vector<float> as_stored(const Encoding& side, Rotation rotation, int head_dim, std::vector<float> rows);
+// The rows of a sequence's first tokens on, [heads, tokens, head_dim] of K or V, as attention sees them once stored: rotated
+// before encoding and back after, and those that the codec keeps raw as they are raw.
+std::vector<float> as_stored(const Codec& codec, bool is_v, int heads, int head_dim, std::vector<float> rows);
 
 // Names the first stored row that differs, in any bit, from the codec's encoding of the token that the cache reports:
 // "V of token 3 is not as q8_0 stores it". Empty if none does. `all`: the head's tokens before encoding.

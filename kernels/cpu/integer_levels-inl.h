@@ -84,7 +84,7 @@ HWY_INLINE hn::Vec<D> upper_bits(D d, const std::byte* block, int apart, int hal
   return hn::BitCast(d, by_halves(d16, low, high, half));
 }
 
-// The levels of words `word` on, four elements each, + 128, in vectors DI of 4, 8 or 16 words; `word` is a multiple of as many.
+// The levels of words `word` on, four elements each, + 128, or what codes are above their middle where a block has a minimum; in vectors DI of 4, 8 or 16 words; `word` is a multiple of as many.
 template <class F, class DI>
 HWY_INLINE hn::Vec<DI> load_raised_levels(DI di, const std::byte* row, int word) {
   static_assert(hn::MaxLanes(DI()) <= 16);
@@ -99,7 +99,7 @@ HWY_INLINE hn::Vec<DI> load_raised_levels(DI di, const std::byte* row, int word)
   if constexpr (F::kBits == 6) codes = hn::Or(codes, upper_bits(d, block, F::kBlockBytes, half));
   if constexpr (F::kHasTable)
     return hn::BitCast(di, hn::TableLookupBytes(hn::LoadDup128(d, kRaisedLevels.data()), codes));
-  return hn::BitCast(di, hn::Add(codes, hn::Set(d, uint8_t{128 - F::kZero})));
+  return hn::BitCast(di, hn::Add(codes, hn::Set(d, uint8_t{128 - F::kMiddle})));
 }
 
 }  // namespace HWY_NAMESPACE

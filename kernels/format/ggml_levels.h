@@ -38,8 +38,9 @@ struct GgmlLevels : FixedWidthRows<kBits_> {
   static constexpr int kHighBytes = (kBits_ - 4) * kGgmlBlock / 8;  // before the nibbles
   static constexpr int kBlockBytes = kHighBytes + kHalfBlock, kMetaBytes = kHasMin ? 4 : 2;
   static constexpr int kTop = (1 << kBits_) - 1;
-  static constexpr int kZero = kHasMin || kHasTable ? 0 : 1 << (kBits_ - 1);  // the code of level 0
-  static constexpr int level(int code) {                                      // an int8
+  static constexpr int kMiddle = kHasTable ? 0 : 1 << (kBits_ - 1);  // of the codes
+  static constexpr int kZero = kHasMin ? 0 : kMiddle;                // the code of level 0
+  static constexpr int level(int code) {                             // an int8
     return kHasTable ? kIq4Levels[static_cast<size_t>(code)] : code - kZero;
   }
   static constexpr int64_t meta_bytes(const Encoding&, int head_dim) {

@@ -93,8 +93,8 @@ TEST_P(Fp64, AgreesOnEveryChoiceAndEveryAnswer) {
     const bool prompted = is_prompted(GetParam());
     const Observed seen = observe(GetParam(), kShape, all, prompt_then_ones(prompted ? kPrompt : 1, kTokens));
     Tokens stored = all;
-    stored.k = verify::as_stored(codec.k, codec.k_rotation, kShape.head_dim, all.k);
-    stored.v = verify::as_stored(codec.v, codec.v_rotation, kShape.head_dim, all.v);
+    stored.k = verify::as_stored(codec, false, kShape.kv_heads, kShape.head_dim, all.k);
+    stored.v = verify::as_stored(codec, true, kShape.kv_heads, kShape.head_dim, all.v);
     PolicyInput input = input_of(kShape, stored);
     input.raw_k = all.k;
     input.raw_v = all.v;

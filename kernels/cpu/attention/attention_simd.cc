@@ -40,16 +40,19 @@ namespace kv::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Scales and minima of a run's rows, apart. `meta` is where scales are found.
+// Scales of a run's rows in the form of formats without minima, and what the middle code stands for: products of codes that
+// begin at 0 would be large beside their differences.
 struct SplitScales {
   TileSide side;
-  HWY_ALIGN uint16_t scale[kTileRows * kMaxBlocks];  // [rows, blocks] f16
-  HWY_ALIGN uint16_t half[kMaxBlocks * kTileRows];   // the minima as stored
-  HWY_ALIGN float minimum[kMaxBlocks * kTileRows];   // [blocks, kTileRows]
+  HWY_ALIGN uint16_t scale[kTileRows * kMaxBlocks];      // [rows, blocks] f16
+  HWY_ALIGN uint16_t column[2][kMaxBlocks * kTileRows];  // scales and minima, [blocks, kTileRows] f16
+  HWY_ALIGN float middle[kMaxBlocks * kTileRows];        // [blocks, kTileRows]
 };
 
-inline bool has_minima(const Encoding& e) {
-  return e.format == Q4_1Format::kFormat || e.format == Q5_1Format::kFormat;
+// The middle code of a format with minima, or 0.
+inline float middle_code(const Encoding& e) {
+  if (e.format == Q4_1Format::kFormat) return Q4_1Format::kMiddle;
+  return e.format == Q5_1Format::kFormat ? Q5_1Format::kMiddle : 0.0f;
 }
 
 struct Scratch {
@@ -216,10 +219,9 @@ class TaskRunner {
     return s_.codes.rows.scale;
   }
 
-  // ---- minima of blocks ----
+  // ---- blocks with a minimum ----
 
-  // The run's rows, with their scales as formats without minima have them.
-  const TileSide& split_scales(const TileSide& from, const Run& run) {
+  const TileSide& split_scales(const TileSide& from, const Encoding& e, const Run& run) {
     const int blocks = head_dim_ / kGgmlBlock;
     if (blocks == 4) {
       split_rows(from, run, std::integral_constant<int, 4>());  // the rule, in a loop without a loop in it
@@ -228,8 +230,12 @@ class TaskRunner {
     }
     SplitScales& to = s_.split;
     const hn::CappedTag<float, 16> d;
-    for (int i = 0; i < blocks * kTileRows; i += static_cast<int>(hn::Lanes(d)))
-      hn::Store(widen_half(d, hn::Load(hn::Rebind<uint16_t, decltype(d)>(), to.half + i)), d, to.minimum + i);
+    const hn::Rebind<uint16_t, decltype(d)> half;
+    const auto code = hn::Set(d, middle_code(e));
+    for (int i = 0; i < blocks * kTileRows; i += static_cast<int>(hn::Lanes(d))) {
+      const auto scale = widen_half(d, hn::Load(half, to.column[0] + i));
+      hn::Store(hn::MulAdd(scale, code, widen_half(d, hn::Load(half, to.column[1] + i))), d, to.middle + i);
+    }
     return to.side;
   }
 
@@ -240,38 +246,38 @@ class TaskRunner {
       uint16_t* scale = to.scale + i * blocks;
       for (int b = 0; b < blocks; ++b) {
         const auto both = load<uint32_t>(from.meta[i], b);
-        scale[b] = static_cast<uint16_t>(both);
-        to.half[b * kTileRows + row] = static_cast<uint16_t>(both >> 16);
+        scale[b] = to.column[0][b * kTileRows + row] = static_cast<uint16_t>(both);
+        to.column[1][b * kTileRows + row] = static_cast<uint16_t>(both >> 16);
       }
       to.side.row[i] = from.row[i];
       to.side.meta[i] = reinterpret_cast<const std::byte*>(scale);
     }
   }
 
-  // Adds the sum of each query's elements of a block, times the rows' minima of that block.
-  void add_minima_to_scores(int count, float* scores) const {
+  // Adds the sum of each query's elements of a block, times what the rows' middle codes of that block stand for.
+  void add_middles_to_scores(int count, float* scores) const {
     for (int64_t r = 0; r < task_->queries; ++r, scores += kScoreStride) {
       const float* q = task_->query(r, head_dim_);
-      const float* minima = s_.split.minimum;
-      for (int i = 0; i < head_dim_; i += kGgmlBlock, minima += kTileRows) {
+      const float* middle = s_.split.middle;
+      for (int i = 0; i < head_dim_; i += kGgmlBlock, middle += kTileRows) {
         const float sum = sum_of(q + i, kGgmlBlock);
-        for (int j = 0; j < count; ++j) scores[j] += sum * minima[j];
+        for (int j = 0; j < count; ++j) scores[j] += sum * middle[j];
       }
     }
   }
 
-  // Adds the rows' minima under weights p [queries, kScoreStride] to the elements of each block.
-  void add_minima_to_values(int count, const float* p) const {
+  // Adds what the rows' middle codes stand for, under weights p [queries, kScoreStride] to the elements of each block.
+  void add_middles_to_values(int count, const float* p) const {
     const hn::CappedTag<float, 16> d;
     for (int64_t r = 0; r < task_->queries; ++r, p += kScoreStride) {
       float* sum = task_->sum + r * head_dim_;
-      const float* minima = s_.split.minimum;
-      for (int i = 0; i < head_dim_; i += kGgmlBlock, minima += kTileRows) {
+      const float* middle = s_.split.middle;
+      for (int i = 0; i < head_dim_; i += kGgmlBlock, middle += kTileRows) {
         auto products = hn::Zero(d);
         for (int j = 0; j < count; j += static_cast<int>(hn::Lanes(d))) {
           const auto rows = hn::FirstN(d, static_cast<size_t>(count - j));
           products = hn::MulAdd(hn::IfThenElseZero(rows, hn::LoadU(d, p + j)),
-                                hn::IfThenElseZero(rows, hn::LoadU(d, minima + j)), products);
+                                hn::IfThenElseZero(rows, hn::LoadU(d, middle + j)), products);
         }
         const float all = hn::GetLane(hn::SumOfLanes(d, products));
         for (int x = 0; x < kGgmlBlock; ++x) sum[i + x] += all;
@@ -282,9 +288,9 @@ class TaskRunner {
   // ---- scores ----
 
   bool score_codes(const Tile& tile, const Run& run, const FormatDescriptor& format, float* scores) {
-    if (has_minima(run.k)) {
-      const bool done = score_blocks(split_scales(tile.k, run), run, code_work(), scores);
-      if (done) add_minima_to_scores(run.count, scores);
+    if (middle_code(run.k) > 0) {
+      const bool done = score_blocks(split_scales(tile.k, run.k, run), run, code_work(), scores);
+      if (done) add_middles_to_scores(run.count, scores);
       return done;
     }
     const Scaling scaling = format.scaling;
@@ -336,9 +342,9 @@ class TaskRunner {
       restore_order(float_work(), work_->order);
       const bool blocks = format.scaling == Scaling::kBlock;
       const auto add_codes = blocks ? is_int8() ? add_blocks_int8 : add_blocks : add_tokens;
-      if (!has_minima(run.v) && add_codes(tile.v, run, code_work(), p)) return;
-      if (has_minima(run.v) && add_blocks(split_scales(tile.v, run), run, code_work(), p)) {
-        add_minima_to_values(run.count, p);
+      if (middle_code(run.v) == 0 && add_codes(tile.v, run, code_work(), p)) return;
+      if (middle_code(run.v) > 0 && add_blocks(split_scales(tile.v, run.v, run), run, code_work(), p)) {
+        add_middles_to_values(run.count, p);
         return;
       }
     }

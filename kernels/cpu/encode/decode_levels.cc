@@ -233,8 +233,9 @@ void decode_of(TurboFormat, const Encoding& e, int n, const std::byte* data, con
 template <class F>
 HWY_INLINE hn::Vec<hn::Full128<int8_t>> levels_at(const std::byte* row, int i) {
   const hn::Full128<uint8_t> d;
+  constexpr uint8_t kRaised = F::kHasMin ? 128 - F::kMiddle : 128;
   const auto raised = hn::BitCast(d, load_raised_levels<F>(hn::Full128<int32_t>(), row, i / 4));
-  return hn::BitCast(hn::Full128<int8_t>(), hn::Xor(raised, hn::Set(d, uint8_t{128})));
+  return hn::BitCast(hn::Full128<int8_t>(), hn::Sub(raised, hn::Set(d, kRaised)));
 }
 
 // level * scale[0], + scale[1] where the format has a minimum.
