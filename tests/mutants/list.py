@@ -94,8 +94,8 @@ MUTANTS = [
     Mutant(ACCOUNT, "result[results::kBytesCopied] = copied - read_back_bytes_", "result[results::kBytesCopied] = copied", "experiments_test cli_recompute_test cli_run_test"),
     Mutant("harness/experiments/growth/run.cc", "row[results::kBytesSlack] = bytes_[t].slack", "row[results::kBytesSlack] = bytes_[t].payload", "cli_recompute_test"),
     Mutant("harness/experiments/growth/run.cc", "static_cast<int64_t>(t) + 1;", "static_cast<int64_t>(t);", "cli_recompute_test"),
-    Mutant(RESIDUAL, "return residual_rows(codec) + codec.unit_rows();", "return residual_rows(codec) + 2 * codec.unit_rows();", "codec_test contract_test"),
-    Mutant(RESIDUAL, "rows - residual_rows(codec)) / unit * unit", "rows - 2 * residual_rows(codec)) / unit * unit", "roofline_test codec_test snapshot_test"),
+    Mutant(RESIDUAL, "residual_rows(codec) + codec.unit_rows() : 0;", "residual_rows(codec) + 2 * codec.unit_rows() : 0;", "codec_test contract_test"),
+    Mutant(RESIDUAL, "codec.first - residual_rows(codec)) / unit * unit", "codec.first - 2 * residual_rows(codec)) / unit * unit", "roofline_test codec_test snapshot_test"),
     Mutant("variants/placement/doubling.cc", "while (capacity < units)", "while (capacity <= units)", "placement_test"),
     Mutant("variants/placement/block_pool.h", "owners_[block] > 1", "owners_[block] > 2", "placement_test snapshot_test"),
     # Errors and what makes a cell fail
@@ -220,7 +220,7 @@ MUTANTS = [
     Mutant("harness/experiments/model/model_steps.cc", "window * (window + 1) / 2", "window * window / 2", "model_steps_cli_test"),
     Mutant("kernels/cpu/attention/token_values-inl.h", "HWY_UNROLL(4)", "", "registers_test"),
     # Sequences that live
-    Mutant(RESIDUAL, "first_raw_ = std::max(first_raw_, rows - capacity_);", "", "truncation_test"),
+    Mutant(RESIDUAL, "first_raw_ = std::max(first_raw_, rows - codec_.first - ring_);", "", "truncation_test"),
     Mutant(RESIDUAL, "copy.first_raw_ = first_raw_;", "", "truncation_test"),
     Mutant("variants/retention/tova.cc", "if (forgets) clear_scores();", "", "truncation_test"),
     Mutant("variants/placement/tiered.cc", "(partial && kept[c].use_count() > 2)", "false", "truncation_test"),
@@ -249,7 +249,7 @@ MUTANTS = [
     Mutant("kernels/format/turbo.cc", "load<uint16_t>(meta, 1)) * kSketchGain", "load<uint16_t>(meta, 1))", "turbo_test"),
     Mutant("kernels/format/turbo.cc", "std::abs(x) > 0.5f * (level[i] + level[i + 1])", "std::abs(x) > level[i]", "turbo_test"),
     Mutant("kernels/cpu/encode/decode_levels.cc", "kE4m3Values.data(), meta + NvFp4Format::scales_at(e), 4,", "kE4m3Values.data(), meta + NvFp4Format::scales_at(e), 5,", "decode_levels_test"),
-    Mutant("variants/cache/hadamard_rows.cc", "if (random_signs_) flip_signs(in.out,", "if (false) flip_signs(in.out,", "contract_test"),
+    Mutant("variants/cache/hadamard_rows.cc", "if (v_ == Rotation::kRandom) flip_signs(in.out,", "if (false) flip_signs(in.out,", "contract_test"),
     # K's mean
     Mutant(RESIDUAL, "if (row < codec_.mean_rows) return key;", "return key;", "k_mean_test"),
     Mutant(RESIDUAL, "rows_ < codec_.mean_rows ? 0 : codec_.mean_rows;", "0;", "k_mean_test"),
