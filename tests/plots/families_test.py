@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 from figures.beside_baseline import in_short
 from families import MOST_IN_A_PANEL, VariantStyle, baseline_of, fitting, groups, short, swept_parameter
+from known import parameters
 from labels import spread, with_point_labels
 from marks import in_families
 from messages import count_of_verdicts, slowest_and_fastest, times
@@ -34,6 +35,11 @@ def test_stages_decide_the_panel_not_the_form_of_a_name():
     panels = {name: title for title, members in groups(names, BASELINE).items() for name in members}
     assert panels["paged/f16/unheard_of(rows=3)"].startswith("retention: ") and "unheard_of" in panels["paged/f16/unheard_of(rows=3)"]
     assert {panels[name] for name in EXCEPT} == {"selection: quest"}
+
+
+def test_a_splits_codecs_keep_their_parameters():
+    assert parameters("split(k=kivi(bits=2,group=64),v=turbo)") == {"k": "kivi(bits=2,group=64)", "v": "turbo"}
+    assert parameters("split(k=f16,v=turbo(bits=3,norm=on))") == {"k": "f16", "v": "turbo(bits=3,norm=on)"}
 
 
 def test_layers_that_differ_are_named_with_what_differs():
