@@ -12,7 +12,7 @@
 namespace kv::cli {
 namespace {
 
-// Quickstart's 197,760 tokens took 49 s on 2 cores of a Xeon (results/xeon-2core/quickstart).
+// Quickstart's 197,760 tokens took 49 s on 2 cores of a Xeon.
 constexpr double kTokensPerSecond = 4000.0;
 
 std::string minutes(double weight) {

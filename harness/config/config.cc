@@ -94,8 +94,7 @@ WorkloadConfig read_workload(Section section, const Catalog& catalog) {
     return w;
   }
   const bool any = !w.model.empty() || !w.tokenizer.empty() || !w.text.empty();
-  if (any && (w.model.empty() || w.text.empty()))
-    section.refuse("needs model and text, or none of model, text and tokenizer");
+  if (any && w.model.empty()) section.refuse("needs a model where it has a text or a tokenizer");
   if (any) w.family = "model";
   if (!any && section.has("products")) section.fail("products", "has no use without a model");
   if (!w.dump.empty()) w.family = "dump";
@@ -168,7 +167,7 @@ void require_model(const Section& top, const ExperimentConfig& experiment) {
   for (const std::string& workload : experiment.axes.workload) {
     if (workload == "model") continue;
     top.fail("experiment", "'" + experiment.kind + "' runs a model, but its workload is '" + workload +
-                               "': give workload.model, workload.text and its workload.tokenizer");
+                               "': give workload.model, and its workload.tokenizer and workload.text");
   }
 }
 

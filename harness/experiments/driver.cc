@@ -53,6 +53,10 @@ nlohmann::json describe(const config::Config& config, const memory::RunContext& 
                  {"title", config.title},
                  {"path", std::filesystem::path(config.path).filename()}};
   e["model"] = {{"name", model_name(config)}};
+  if (!config.workload.model.empty()) {
+    const std::filesystem::path text = io::text_to_read(config.workload.text);
+    e["text"] = {{"name", text.filename()}, {"hash", io::hash_text(io::hash_of_file(text))}};
+  }
   const auto variable = [](const char* name) {
     const char* value = std::getenv(name);
     return std::string(value ? value : "");

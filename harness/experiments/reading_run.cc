@@ -229,7 +229,9 @@ int64_t first_reading_step(const measure::SweepPoint& point) {
 }
 
 measure::Passages text_windows(const measure::SweepPoint& point, int64_t length) {
-  return text_windows(point.source->text(), point.batch, length, "text " + point.config->workload.text);
+  const std::string& text = point.config->workload.text;
+  return text_windows(point.source->text(), point.batch, length,
+                      text.empty() ? "Python's documentation" : "text " + text);
 }
 
 measure::Passages text_windows(std::span<const int> text, int sequences, int64_t length,

@@ -51,6 +51,10 @@ std::filesystem::path model_to_read(const std::string& path) {
 
 std::filesystem::path config_of_gguf(const std::string& path) { return made_by_python({"config", path}); }
 
+std::filesystem::path text_to_read(const std::string& text) {
+  return text.empty() ? made_by_python({"text"}) : find_input(text, "text");
+}
+
 std::filesystem::path tokens_of_text(const std::string& tokenizer, const std::string& text) {
   return made_by_python({"tokens", tokenizer, text});
 }

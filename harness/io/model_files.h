@@ -19,6 +19,9 @@ std::filesystem::path model_to_read(const std::string& path);
 // The config.json of a GGUF file, whose weights are not read.
 std::filesystem::path config_of_gguf(const std::string& path);
 
+// The place of a text file; of none, Python's own documentation (pydoc_data.topics).
+std::filesystem::path text_to_read(const std::string& text);
+
 // The token ids (.npy) of a text by a tokenizer.json.
 std::filesystem::path tokens_of_text(const std::string& tokenizer, const std::string& text);
 

@@ -60,7 +60,7 @@ class ModelSource : public Source {
       : gpu_(gpu), path_(io::model_to_read(config.model).string()), model_(path_) {
     const int vocab = model_.config().vocab_size;
     const std::string tokenizer = model::tokenizer_for(path_, config.tokenizer);
-    tokens_ = model::read_tokens(io::find_input(config.text, "text").string(), tokenizer, vocab);
+    tokens_ = model::read_tokens(io::text_to_read(config.text).string(), tokenizer, vocab);
     if (!tokenizer.empty() && !tokenizer.ends_with(".json")) tokenizer_.emplace(tokenizer, vocab);
     if (config.products == "bf16") model_.multiply_in_bf16();
     shape_ = shape_of(model_.config());
@@ -154,9 +154,9 @@ std::unique_ptr<Source> open_source(const std::string& family, const config::Con
   if (family == "model") {
     if (config.workload.model.empty()) {
       throw std::invalid_argument(
-          "workload \"model\" needs workload.model, workload.text and, unless that is token ids or the "
-          "model's "
-          "folder has a tokenizer.json, workload.tokenizer");
+          "workload \"model\" needs workload.model and, unless the text is token ids or the model's folder "
+          "has a "
+          "tokenizer.json, workload.tokenizer");
     }
     return std::make_unique<ModelSource>(config.workload, gpu);
   }

@@ -112,13 +112,8 @@ def test_torn_and_foreign_folders(copy, tmp_path):
     assert_refused(kvlab("check-results", tmp_path), "no results folder")
 
 
-# Each leaves this list when it is measured again: most have means in benchmark.json.
-MEANS = "cannot be computed again; measure them again"
-TO_BE_MEASURED_AGAIN = {
-    **{f"epyc-2core/{name}": MEANS for name in ("batch", "checkpoint", "kernels", "kernels_again", "prefill")},
-    **{f"xeon-2core/{name}": MEANS for name in ("batch", "everything", "mla", "model", "model_small", "quickstart")},
-    "epyc-2core/field": "pyramid(budget=528,window=16)': bytes_predicted is",
-}
+# Each leaves this list when it is measured again.
+TO_BE_MEASURED_AGAIN = {"epyc-2core/field": "pyramid(budget=528,window=16)': bytes_predicted is"}
 COMMITTED = sorted(str(cells.parent.relative_to(HOME / "results")) for cells in (HOME / "results").glob("*-*core/*/cells.csv"))
 
 

@@ -56,7 +56,7 @@ from program import (
     ("seed=-1", ["seed must be from 0"]),
     ("isa=avx9", ["avx9"]),
     ("workload.model=only.bin", ["only.bin", "does not exist"]),
-    ("workload.tokenizer=tests/harness/cli/program.py", ["[workload] needs model and text"]),
+    ("workload.tokenizer=tests/harness/cli/program.py", ["[workload] needs a model where"]),
     ("nonsense", ["--set nonsense: expected key=value"]),
     ("=3", ["--set =3: expected key=value"]),
     ("sweep.seq_len.x=3", ["--set sweep.seq_len.x", "is not a table"]),

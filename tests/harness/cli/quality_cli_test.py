@@ -1,5 +1,6 @@
 """The experiments that run a model, as users meet them: the config that comes with kvlab, and what is refused."""
 
+import json
 import shutil
 
 import pytest
@@ -261,9 +262,22 @@ def test_what_the_model_cannot_do_is_refused_before_anything_is_written(tmp_path
     assert_refused(run(tmp_path / "out", **changed), *parts, out=tmp_path / "out")
 
 
-def test_another_model_needs_its_own_text(tmp_path):
-    model = HOME / "configs/models/kvlab-recall-1m/kvlab-recall-1m.bin"
-    assert_refused(run(tmp_path / "out", "--model", model), "needs model and text")
+MODEL = HOME / "configs/models/kvlab-recall-1m"
+
+
+def test_another_model_needs_its_own_tokenizer(tmp_path):
+    assert_refused(run(tmp_path / "out", "--model", MODEL / "kvlab-recall-1m.bin"), "needs a tokenizer")
+
+
+def test_without_a_text_pythons_documentation_is_read(tmp_path):
+    from pydoc_data.topics import topics
+
+    out = tmp_path / "out"
+    cells_of(out, "--model", MODEL / "kvlab-recall-1m.bin", "--tokenizer", MODEL / "tok512.bin", experiment='"quality"')
+    text = json.loads((out / "env.json").read_text())["text"]
+    assert text["name"] == "pydoc_topics.txt" and len(text["hash"]) == 16
+    (read,) = (HOME / ".models").glob("*-text-1/pydoc_topics.txt")
+    assert all(topic.strip() in read.read_text() for topic in topics.values())
 
 
 @pytest.mark.skipif(not DATA.exists(), reason=f"no models in {DATA} (set KVLAB_DATA)")

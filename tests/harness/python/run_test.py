@@ -18,7 +18,7 @@ CONFIG = {
     "sweep": {"variants": ["contiguous", "contiguous/f16", "doubling"], "seq_len": [32, 64]},
     "measure": {"repetitions": 5, "retries": 0, "steps": 2, "cold_steps": 0},
 }
-COMMITTED = Path(os.environ["KVLAB_HOME"]) / "results" / "xeon-2core" / "quickstart"
+COMMITTED = Path(os.environ["KVLAB_HOME"]) / "results" / "epyc-2core" / "quickstart"
 
 
 @pytest.fixture(scope="module")
