@@ -129,7 +129,7 @@ def test_hit_rates_come_as_curves(model, trace, tmp_path):
     (["--trace", "{trace}"], ["needs a machine", "--device read_gbps="]),
     (["--trace", "{trace}", "--context", "1K", "--users", "2"], ["give --trace FILE, or --context"]),
     (["--context", "1K", "--users", "1", "--quality", "nowhere"], ["--quality", "nowhere/cells.csv"]),
-    (["--context", "1K", "--users", "1", "--quality", str(HOME / "results" / "xeon-2core" / "model")], ["no cells of experiment quality"]),
+    (["--context", "1K", "--users", "1", "--quality", str(HOME / "results" / "epyc-2core" / "model")], ["no cells of experiment quality"]),
     (["--context", "1K"], ["--context 128K and --users 8 together"]),
     (["--context", "1Q", "--users", "2"], ["--context '1Q'"]),
     (["--trace", "absent.csv", *DEVICE], ["absent.csv"]),

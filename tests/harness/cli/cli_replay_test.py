@@ -107,7 +107,7 @@ def test_a_prompt_in_common_is_held_once(tmp_path):
     assert int(held[16]["held_peak_bytes"]) < int(held[0]["held_peak_bytes"])
 
 
-MODEL = HOME / "results" / "xeon-2core" / "model"
+MODEL = HOME / "results" / "epyc-2core" / "model"
 
 
 def measured(tmp_path, machine=""):
