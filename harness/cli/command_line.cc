@@ -116,9 +116,12 @@ void add_output_options(CLI::App& app, TableOutput& output) {
   app.add_option("--units", output.units, "binary (GiB) or decimal (GB)")
       ->check(one_of({"binary", "decimal"}));
   app.add_option("--format", output.format,
-                 "terminal, csv, markdown or latex (default: from the name of --out, else terminal)")
-      ->check(one_of({"terminal", "csv", "markdown", "latex"}));
-  app.add_option("--out", output.out, "file, as table.csv, table.md or table.tex (default: standard output)");
+                 "terminal, csv, json, markdown or latex (default: from the name of --out, else terminal)")
+      ->check(one_of({"terminal", "csv", "json", "markdown", "latex"}));
+  app.add_flag_callback(
+      "--json", [&output] { output.format = "json"; }, "the same as --format json");
+  app.add_option("--out", output.out,
+                 "file, as table.csv, table.json, table.md or table.tex (default: standard output)");
 }
 
 void add_trust_option(CLI::App& app, bool& trust_config) {

@@ -17,7 +17,7 @@ std::string unit_of(const std::string& bytes) { return bytes.substr(bytes.find_l
 std::string TableOutput::chosen_format() const {
   if (!format.empty()) return format;
   const std::string ending = std::filesystem::path(out).extension().string();
-  if (ending == ".csv") return "csv";
+  if (ending == ".csv" || ending == ".json") return ending.substr(1);
   if (ending == ".md") return "markdown";
   if (ending == ".tex") return "latex";
   return "terminal";

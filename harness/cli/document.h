@@ -14,12 +14,12 @@ namespace kv::cli {
 
 struct TableOutput {
   std::string units = "binary";  // or decimal
-  std::string format;            // terminal, csv, markdown or latex; empty: from the name of `out`
+  std::string format;            // terminal, csv, json, markdown or latex; empty: from the name of `out`
   std::string out;               // a new file; empty: standard output
 
   io::Units shown_units() const { return units == "decimal" ? io::Units::kDecimal : io::Units::kBinary; }
   std::string chosen_format() const;
-  // The table in the chosen format, which is not csv.
+  // The table in the chosen format, which is neither csv nor json.
   std::string shown(const io::TextTable& table) const;
   // Throws std::invalid_argument if `out` exists.
   void refuse_existing() const;
@@ -30,25 +30,29 @@ struct TableOutput {
 // "16GB (14.9 GiB)": the user's text, and the tables' unit in brackets if it differs.
 std::string with_units(const std::string& text, int64_t bytes, io::Units units);
 
-// Tables one after the other in the chosen format. In CSV they are one table.
+// Tables one after the other in the chosen format. In CSV and JSON they are one table.
 class Document {
  public:
   Document(const TableOutput& output, const results::Table& columns) : output_(output), columns_(columns) {}
 
-  // results_of(table) gives the rows for CSV, text_table(table, units) the table for the other formats.
+  // results_of(table) gives the rows for CSV and JSON, text_table(table, units) the table for the other formats.
   template <class Table>
   void add(const Table& table) {
-    if (is_csv()) {
+    if (is_data()) {
       std::ranges::move(results_of(table), std::back_inserter(rows_));
       return;
     }
     if (!text_.empty()) text_ += "\n";
     text_ += output_.shown(text_table(table, output_.shown_units()));
   }
-  std::string text() const { return is_csv() ? results::csv_text(columns_, rows_) : text_; }
+  std::string text() const {
+    if (!is_data()) return text_;
+    return output_.chosen_format() == "csv" ? results::csv_text(columns_, rows_)
+                                            : results::json_text(columns_, rows_);
+  }
 
  private:
-  bool is_csv() const { return output_.chosen_format() == "csv"; }
+  bool is_data() const { return output_.chosen_format() == "csv" || output_.chosen_format() == "json"; }
 
   const TableOutput& output_;
   const results::Table& columns_;

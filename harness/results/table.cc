@@ -1,6 +1,7 @@
 #include "harness/results/table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -65,6 +66,22 @@ std::string csv_lines(const Table& table, std::span<const Row> rows) {
 
 std::string csv_text(const Table& table, std::span<const Row> rows) {
   return csv_header(table) + csv_lines(table, rows);
+}
+
+std::string json_text(const Table& table, std::span<const Row> rows) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const Row& row : rows) {
+    nlohmann::ordered_json& object = all.emplace_back(nlohmann::ordered_json::object());
+    for (const AnyColumn* column : table.columns) {
+      const std::string text = row.text(*column);
+      if (text.empty()) continue;
+      nlohmann::ordered_json value = text;
+      if (const Number number = row.number(*column); number && std::isfinite(*number))
+        value = nlohmann::ordered_json::parse(text);
+      object[std::string(column->name)] = value;
+    }
+  }
+  return all.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 Table table_in(const std::filesystem::path& path, const Table& table) {

@@ -29,6 +29,8 @@ std::string csv_header(const Table& table);
 std::string csv_lines(const Table& table, std::span<const Row> rows);
 // A header and the rows.
 std::string csv_text(const Table& table, std::span<const Row> rows);
+// [{column: value, …}, …] by the names of the CSV header; numbers are numbers, and absent values are left out.
+std::string json_text(const Table& table, std::span<const Row> rows);
 
 // The columns of `table` that a file has. Throws std::invalid_argument if the file lacks the table's first column or
 // has an unknown one, which another version wrote.

@@ -94,6 +94,17 @@ def test_examples_of_specs_in_comments_parse(config_json):
     csv_table("--model", config_json(), "--variants", ";".join(specs))
 
 
+def test_json_has_what_csv_has(config_json, tmp_path):
+    args = ["--model", f"{config_json()},llama-2-7b", "--variants", TWO, "--lengths", "64,1K"]
+    rows = json.loads(succeeded(tables("--json", *args)).stdout)
+    assert all(isinstance(row["bytes"], int) and isinstance(row["model"], str) for row in rows)
+    assert [{name: str(value) for name, value in row.items()} for row in rows] == [
+        {name: value for name, value in row.items() if value} for row in csv_table(*args)
+    ]
+    succeeded(tables("--out", tmp_path / "t.json", *args))
+    assert json.loads((tmp_path / "t.json").read_text()) == rows
+
+
 def test_several_models_are_one_csv_and_several_tables(config_json):
     args = ["--model", f"{config_json()},llama-2-7b", "--variants", "contiguous/f16", "--lengths", "64", "--measure", "0B"]
     assert [(row["model"], row["bytes"]) for row in csv_table(*args)] == [("tiny", str(64 * 512)), ("llama-2-7b", str(32 << 20))]
