@@ -55,7 +55,8 @@ TEST_F(GeometryFile, EveryTypesBytesAreThoseOfItsFormula) {
   std::set<std::string> types;
   for (const auto& [model, facts] : models.items()) {
     config::Geometry g;
-    EXPECT_EQ(message_of([&] { g = read(facts["config"].dump()); }), "") << model;
+    const std::string config = facts["config"].dump();
+    EXPECT_EQ(message_of([&] { g = read(config); }), "") << model;
     const std::vector<int64_t> lengths{131072};
     EXPECT_EQ(
         predicted_bytes(LayerSpecs(parse_spec("contiguous/f16")), config::shape_of(g, 131072, 1), lengths),
