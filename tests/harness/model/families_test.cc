@@ -119,8 +119,8 @@ TEST(Families, AKeyThatTheTypeIgnoresCountsNowhere) {
   tiny.write(folder.path());
   const config::Geometry g = config::read_geometry((folder / "config.json").string());
   EXPECT_EQ(g.windowed_layers, 0);
-  for (const ModelLayer& layer : model::Model(folder.path().string()).config().kinds)
-    EXPECT_EQ(layer.window, 0);
+  const model::Model model(folder.path().string());
+  for (const ModelLayer& layer : model.config().kinds) EXPECT_EQ(layer.window, 0);
 }
 
 std::string refusal_of(const std::string& name, const json& changes) {
