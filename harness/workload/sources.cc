@@ -154,9 +154,8 @@ std::unique_ptr<Source> open_source(const std::string& family, const config::Con
   if (family == "model") {
     if (config.workload.model.empty()) {
       throw std::invalid_argument(
-          "workload \"model\" needs workload.model and, unless the text is token ids or the model's folder "
-          "has a "
-          "tokenizer.json, workload.tokenizer");
+          "workload \"model\" needs workload.model; its workload.tokenizer, unless the text is token ids or "
+          "the model's folder has a tokenizer.json");
     }
     return std::make_unique<ModelSource>(config.workload, gpu);
   }

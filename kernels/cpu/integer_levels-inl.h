@@ -84,7 +84,8 @@ HWY_INLINE hn::Vec<D> upper_bits(D d, const std::byte* block, int apart, int hal
   return hn::BitCast(d, by_halves(d16, low, high, half));
 }
 
-// The levels of words `word` on, four elements each, + 128, or what codes are above their middle where a block has a minimum; in vectors DI of 4, 8 or 16 words; `word` is a multiple of as many.
+// The words from `word` on, a multiple of their number, in vectors DI of 4, 8 or 16: four elements each, levels + 128 or, where a
+// block has a minimum, 128 + code - middle code.
 template <class F, class DI>
 HWY_INLINE hn::Vec<DI> load_raised_levels(DI di, const std::byte* row, int word) {
   static_assert(hn::MaxLanes(DI()) <= 16);

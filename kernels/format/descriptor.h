@@ -58,6 +58,7 @@ struct FormatDescriptor {
   double attention_error;  // that either of K and V may cause: see attention_error_bound()
   bool on_gpu;             // a GPU's kernels read and write it
   bool int8_levels;        // integers under a scale a block: attention multiplies them as q8_0's
+  float middle_code;       // of codes under a scale and a minimum a block; 0: there is no minimum
 
   std::string (*name)(const Encoding&);
   // Empty, or why rows of this head_dim cannot be stored so.

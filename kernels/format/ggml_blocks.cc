@@ -13,7 +13,7 @@ namespace {
 constexpr Format kFormats[] = {Format::kQ8_0, Format::kQ4_0,  Format::kQ4_1, Format::kQ5_0,
                                Format::kQ5_1, Format::kIq4Nl, Format::kQ6_0};
 
-// Of one block.
+// The bytes of one block.
 struct BlockBytes {
   size_t scales, codes;
 };

@@ -7,6 +7,17 @@ namespace kv {
 namespace {
 
 template <class F>
+concept IntegerLevels = requires {
+  F::level(0);
+};
+
+template <class F>
+constexpr float middle_code_of() {
+  if constexpr (IntegerLevels<F>) return F::kHasMin ? F::kMiddle : 0.0f;
+  return 0.0f;
+}
+
+template <class F>
 constexpr FormatDescriptor describe() {
   return {.format = F::kFormat,
           .elements = F::kElements,
@@ -14,13 +25,17 @@ constexpr FormatDescriptor describe() {
           .bits = F::kBits,
           .attention_error = F::kAttentionError,
           .on_gpu = F::kElements != Elements::kLevels,
-          .int8_levels = requires {F::level(0);
+          .int8_levels = IntegerLevels<F>,
+          .middle_code = middle_code_of<F>(),
+          .name = F::name,
+          .unsupported_reason = F::unsupported_reason,
+          .data_bytes = F::data_bytes,
+          .meta_bytes = F::meta_bytes,
+          .fills_words = F::fills_words,
+          .samples = F::samples,
+          .encode = F::encode,
+          .decode = F::decode};
 }
-, .name = F::name, .unsupported_reason = F::unsupported_reason, .data_bytes = F::data_bytes,
-  .meta_bytes = F::meta_bytes, .fills_words = F::fills_words, .samples = F::samples, .encode = F::encode,
-  .decode = F::decode
-};  // namespace
-}  // namespace kv
 
 template <class... F>
 constexpr std::array<FormatDescriptor, sizeof...(F)> describe_all(FormatList<F...>) {

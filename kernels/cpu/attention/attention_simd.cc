@@ -17,7 +17,6 @@
 #include "kernels/cpu/targets.h"
 #include "kernels/format/descriptor.h"
 #include "kernels/format/encoding.h"
-#include "kernels/format/list.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention/attention_simd.cc"
@@ -48,12 +47,6 @@ struct SplitScales {
   HWY_ALIGN uint16_t column[2][kMaxBlocks * kTileRows];  // scales and minima, [blocks, kTileRows] f16
   HWY_ALIGN float middle[kMaxBlocks * kTileRows];        // [blocks, kTileRows]
 };
-
-// The middle code of a format with minima, or 0.
-inline float middle_code(const Encoding& e) {
-  if (e.format == Q4_1Format::kFormat) return Q4_1Format::kMiddle;
-  return e.format == Q5_1Format::kFormat ? Q5_1Format::kMiddle : 0.0f;
-}
 
 struct Scratch {
   HWY_ALIGN float scores[kQueryBlock * kScoreStride];
@@ -231,7 +224,7 @@ class TaskRunner {
     SplitScales& to = s_.split;
     const hn::CappedTag<float, 16> d;
     const hn::Rebind<uint16_t, decltype(d)> half;
-    const auto code = hn::Set(d, middle_code(e));
+    const auto code = hn::Set(d, descriptor_of(e.format).middle_code);
     for (int i = 0; i < blocks * kTileRows; i += static_cast<int>(hn::Lanes(d))) {
       const auto scale = widen_half(d, hn::Load(half, to.column[0] + i));
       hn::Store(hn::MulAdd(scale, code, widen_half(d, hn::Load(half, to.column[1] + i))), d, to.middle + i);
@@ -288,7 +281,7 @@ class TaskRunner {
   // ---- scores ----
 
   bool score_codes(const Tile& tile, const Run& run, const FormatDescriptor& format, float* scores) {
-    if (middle_code(run.k) > 0) {
+    if (format.middle_code > 0) {
       const bool done = score_blocks(split_scales(tile.k, run.k, run), run, code_work(), scores);
       if (done) add_middles_to_scores(run.count, scores);
       return done;
@@ -342,8 +335,8 @@ class TaskRunner {
       restore_order(float_work(), work_->order);
       const bool blocks = format.scaling == Scaling::kBlock;
       const auto add_codes = blocks ? is_int8() ? add_blocks_int8 : add_blocks : add_tokens;
-      if (middle_code(run.v) == 0 && add_codes(tile.v, run, code_work(), p)) return;
-      if (middle_code(run.v) > 0 && add_blocks(split_scales(tile.v, run.v, run), run, code_work(), p)) {
+      if (format.middle_code == 0 && add_codes(tile.v, run, code_work(), p)) return;
+      if (format.middle_code > 0 && add_blocks(split_scales(tile.v, run.v, run), run, code_work(), p)) {
         add_middles_to_values(run.count, p);
         return;
       }

@@ -229,7 +229,7 @@ void decode_of(TurboFormat, const Encoding& e, int n, const std::byte* data, con
 
 // ---- ggml's blocks ----
 
-// Of elements i to i + 15.
+// The levels of elements i to i + 15.
 template <class F>
 HWY_INLINE hn::Vec<hn::Full128<int8_t>> levels_at(const std::byte* row, int i) {
   const hn::Full128<uint8_t> d;

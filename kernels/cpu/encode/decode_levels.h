@@ -1,4 +1,5 @@
-// Rows of levels (mxfp8, mxfp4, nvfp4, turbo, q4_1, q5_0, …) to f32 on the vector units, bit for bit as the formats decode themselves.
+// Rows of levels (mxfp8, mxfp4, nvfp4, turbo, q4_1, q5_0, …) to f32 on the vector units, bit for bit as the formats decode
+// themselves.
 // Private to kernels/.
 #pragma once
 

@@ -269,6 +269,12 @@ def test_another_model_needs_its_own_tokenizer(tmp_path):
     assert_refused(run(tmp_path / "out", "--model", MODEL / "kvlab-recall-1m.bin"), "needs a tokenizer")
 
 
+def test_the_config_of_a_real_model_takes_another_one():
+    listed = kvlab("run", HOME / "configs/real.toml", "--model", MODEL / "kvlab-recall-1m.bin", "--tokenizer", MODEL / "tok512.bin",
+                   "--text", MODEL / "sample.txt", "--list-shards", 1)  # fmt: skip
+    assert "quality model b8 s512" in succeeded(listed).stdout
+
+
 def test_without_a_text_pythons_documentation_is_read(tmp_path):
     from pydoc_data.topics import topics
 

@@ -86,7 +86,7 @@ struct Unit {
   std::vector<std::byte> data, meta;
 };
 
-// Of hexadecimal digits, as reference vectors have them.
+// The bytes that hexadecimal digits stand for, as reference vectors have them.
 inline std::vector<std::byte> bytes_of(const std::string& hex) {
   std::vector<std::byte> bytes;
   for (size_t i = 0; i + 1 < hex.size(); i += 2)
