@@ -88,8 +88,8 @@ def groups(names: list[str], baseline: str | None) -> dict[str, list[str]]:
         for kept in packed(list(own.values()), baseline):
             titles = [name for name, members in own.items() if set(members) & set(kept)]
             title = f"{stage}: {', '.join(titles)}"
-            same = sum(other.removesuffix(" …") == title for other in panels)
-            panels[title + " …" * same] = kept
+            same = sum(other.partition(" (")[0] == title for other in panels)
+            panels[f"{title} ({same + 1})" if same else title] = kept
     return panels
 
 
@@ -158,7 +158,7 @@ class VariantStyle:
         several = lines.filter(pl.len().over("panel", "seq_len", "variant") > 1)["variant"].unique()
         if several.is_empty():
             return None
-        return alt.Legend(title="line", values=natural_order(several), symbolFillColor="white", symbolStrokeWidth=2)
+        return alt.Legend(title="line", labelLimit=0, labelExpr="truncate(datum.label,48,'center')", values=natural_order(several), symbolFillColor="white", symbolStrokeWidth=2)
 
     def colour(self, legend: alt.Legend | None = None):
         return self._encode(alt.Color, 0, legend)
@@ -183,12 +183,12 @@ def without_common(part: str, alike: Iterable[str]) -> str:
 
 
 def fitting(names: dict[str, str], longest: int) -> dict[str, str]:
-    """Names of at most so many characters, that go on differing where they did: cut at the end, else before it."""
+    """Names of at most so many characters, that go on differing where they did: their middle is left out."""
     found: dict[str, str] = {}
     for name, called in names.items():
         others = {found.get(other, text) for other, text in names.items() if text != called}
-        others |= {text[: longest - 1] + "…" for text in names.values() if text != called}
-        cuts = [called[: longest - 1 - tail] + "…" + called[len(called) - tail :] for tail in range(longest - 2)]
+        tails = sorted(range(1, longest - 2), key=lambda tail: abs(tail - longest // 2))
+        cuts = [called[: longest - 1 - tail] + "…" + called[len(called) - tail :] for tail in tails]
         found[name] = called if len(called) <= longest else next((cut for cut in cuts if cut not in others), called)
     return found
 

@@ -8,7 +8,8 @@ import altair as alt
 import polars as pl
 
 LINE_HEIGHT = 13  # pixels
-CHARACTER = 5.9  # pixels, on average, in a name
+CHARACTER = 6.4  # pixels, on average, in a name
+LONGEST = 34  # characters of two names for one line
 
 # Places of a name beside its point, from the best to the worst: a Pareto front leaves it to the right.
 BESIDE = [
@@ -76,7 +77,10 @@ def with_end_labels(rows: pl.DataFrame, x: str, y: str, axis: alt.Y, height: flo
         places = spread([pixels.of(same[0][y]) for same in ends])
         for same, place in zip(ends, places):
             called = [row["short"] for row in same]
-            label = " = ".join(called[:2]) + (f" = {len(called) - 2} more" if len(called) > 2 else "")
+            shown = 2 if len(" = ".join(called[:2])) <= LONGEST else 1
+            label = " = ".join(called[:shown]) + (f" = {len(called) - shown} more" if len(called) > shown else "")
+            if len(label) > LONGEST:
+                label = label[: LONGEST // 2] + "…" + label[1 - LONGEST // 2 :]
             names[same[0]["panel"], same[0]["variant"], same[0][x]] = label, pixels.back(place)
     found = [names.get(key, (None, None)) for key in rows.select("panel", "variant", x).iter_rows()]
     return rows.with_columns(

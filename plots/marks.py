@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import re
+import textwrap
 from collections.abc import Callable
+from contextlib import contextmanager
 
 import altair as alt
 import polars as pl
 from families import VariantStyle
-from labels import CHARACTER, with_end_labels
+from labels import CHARACTER, LONGEST, with_end_labels
 from prepare import AMBIGUOUS, ON_FRONT
 from style import INK, QUIET, length_text
 
-NAME_LIMIT = 190  # pixels, for a name at the end of a line
+NAME_LIMIT = CHARACTER * LONGEST  # pixels, for a name at the end of a line
 PAGE = 1090  # pixels, that the panels of a row and their names share
+_narrow: list[int] = []  # pixels of a lone panel with its names, while a figure is drawn for a small place
+
+
+@contextmanager
+def narrow(width: int):
+    """Figures that are drawn inside have panels of this many pixels, with the names at the ends of their lines."""
+    _narrow.append(width)
+    try:
+        yield
+    finally:
+        _narrow.pop()
 
 
 def text(column: str, write: Callable) -> pl.Expr:
@@ -83,7 +97,7 @@ def line_and_points(
     # Hollow, so that equal values show through one another.
     shapes = own.mark_point(size=50, strokeWidth=1.8).encode(style.colour(), style.shape(), opacity=in_focus())
     named = alt.Chart().encode(alt.X(f"{x}:Q"), alt.Y("label_at:Q"), text="label:N", tooltip=[alt.Tooltip("variant:N")])
-    named = named.mark_text(align="left", dx=9, fontSize=11, limit=NAME_LIMIT, cursor="pointer")
+    named = named.mark_text(align="left", dx=9, fontSize=11, cursor="pointer")
     names = named.transform_filter("!datum.reference").encode(style.colour(), opacity=in_focus()).properties(name="names")
     layers = [line.add_params(click_focus()), *([shapes] if points else []), names]
     if len(style.groups()) == 1:
@@ -92,6 +106,12 @@ def line_and_points(
     reference = beside.mark_line(strokeWidth=1.6, strokeDash=[2, 2], color=QUIET).encode(detail="variant:N")
     called = named.transform_filter("datum.reference && datum.variant == beside").encode(color=alt.value(INK))
     return [reference.add_params(beside_menu(style, menu)), *layers, called]
+
+
+def variant_axis(field: str = "variant", sort=None, longest: int = 56) -> alt.Y:
+    """A row a variant; a name of more characters has its middle left out."""
+    axis = alt.Axis(title=None, labelFontSize=11, labelLimit=0, labelExpr=f"truncate(datum.label,{longest},'center')", grid=True)
+    return alt.Y(f"{field}:N", sort=sort, axis=axis)
 
 
 def point_names(base: alt.Chart) -> alt.Chart:
@@ -151,6 +171,8 @@ def panel_width(rows: pl.DataFrame) -> int:
     columns = panel_columns(rows["panel"].n_unique())
     named = rows["label"].str.len_chars().max() or 0 if "label_at" in rows.columns else 0
     names = min(NAME_LIMIT, CHARACTER * named)
+    if _narrow:
+        return int(_narrow[-1] - names)
     return min({1: 680, 2: 400, 3: 300}[columns], int(PAGE / columns - names))
 
 
@@ -166,9 +188,16 @@ def panels(chart, rows: pl.DataFrame, height=None, choice: alt.Parameter | None 
     if len(titles) == 1:
         drawn = chart.properties(**sized, data=rows)
     else:
-        facet = alt.Facet("panel:N", sort=titles, title=None)
+        facet = alt.Facet("panel:N", sort=titles, title=None, header=panel_titles(titles, sized["width"]))
         drawn = chart.properties(**sized).facet(facet, data=rows, columns=panel_columns(len(titles)))
     return drawn.add_params(choice) if choice else drawn
+
+
+def panel_titles(titles: list[str], width: int) -> alt.Header:
+    """Those that are longer than a panel is wide in lines, which break between their parts."""
+    most = int(width / 6.4)
+    wrapped = {title: textwrap.wrap(title, most, break_long_words=False, break_on_hyphens=False) for title in titles if len(title) > most}
+    return alt.Header(labelLimit=0, labelExpr=f"({json.dumps(wrapped, ensure_ascii=False)})[datum.label] || datum.label") if wrapped else alt.Header(labelLimit=0)
 
 
 def fields_of(chart) -> set[str]:

@@ -14,7 +14,7 @@ from prepare import with_absent
 from ranking import LIMITS, SAID, keeps_limit
 from style import bytes_text
 
-CHARACTERS = 96  # in a line of a title
+CHARACTERS = 84  # in a line of a title
 
 
 def titled(chart, message: str | dict[float, str] | None):

@@ -6,25 +6,28 @@ The templates, their style and their scripts are the files of templates/.
 from __future__ import annotations
 
 import json
-import math
-from collections import ChainMap
+import re
+from collections import ChainMap, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 import tables
-from answers import SEQUENCE_BYTES, Within, not_run, points
 from columns import Column
 from data import Run
+from decision import points
 from details import cells_data
-from figures.figure import Figure
+from figures.figure import CHAPTERS, Figure
 from marks import fields_of
 from markupsafe import Markup
 from prepare import layers_said
 from style import bytes_text
-from tables import CELL, generated, predictions, replays, summary, tiers
+from tables import CELL, generated, named_rows, predictions, replays, tiers
 from templating import render
+
+
+OPEN = 2  # chapters, at first
 
 
 @dataclass
@@ -34,37 +37,65 @@ class Drawn:
     left_out: str  # the reason, where it is
 
     @property
-    def name(self) -> str:
-        """The name for screen readers: the figure's title, and the message that the chart has as its own."""
+    def message(self) -> str:
+        """What the chart says by itself; of one with a menu of lengths, at the longest."""
         text = self.spec.get("title", {}).get("text", "") if self.spec else ""
-        message = text if isinstance(text, str) else " ".join(text) if isinstance(text, list) else ""
-        return self.figure.title if message in ("", self.figure.title) else f"{self.figure.title}: {message}"
+        if isinstance(text, dict):
+            at_length = re.fullmatch(r"\((\{.*\})\)\[length\]", text["expr"])
+            texts = json.loads(at_length[1]) if at_length else {}
+            text = texts[max(texts, key=int)] if texts else ""
+        text = " ".join(text) if isinstance(text, list) else text
+        return "" if text == self.figure.title else text
+
+    @property
+    def name(self) -> str:
+        """The name for screen readers: the figure's title, and its message."""
+        return f"{self.figure.title}: {self.message}" if self.message else self.figure.title
 
 
-def write_page(path: Path, runs: list[Run], drawn: list[Drawn], libraries: str) -> None:
+@dataclass
+class Chapter:
+    name: str
+    title: str
+    figures: list[Drawn]
+    tables: Mapping[str, list]  # of tables.html, by the macro that writes them
+    is_open: bool
+
+
+@dataclass
+class Picture:
+    """The one chart of the first screen."""
+
+    drawn: Drawn
+    svg: Markup
+    panel: str  # the one of several that is shown
+
+
+def write_page(path: Path, runs: list[Run], drawn: list[Drawn], picture: Picture | None, libraries: str) -> None:
     """Everything in one file that opens without a network; the templates escape every value from the results."""
     cells = pl.concat([run.cells for run in runs], how="diagonal_relaxed").with_row_index(CELL)
     columns = ChainMap(*(run.columns for run in runs))
+    answered = points(cells)
+    more = {
+        "quality": {"predictions": list(predictions(cells, columns)), "generated": list(generated(runs))},
+        "serving": {"replays": list(replays(cells, columns))},
+        "memory": {"tiers": list(tiers(cells))},
+    }
     page = render(
         "report.html",
         title=", ".join(run.name for run in runs),
         runs=[(run, run_line(run), list(flatten(run.env))) for run in runs],
         counts=status_counts(cells),
-        points=points(cells),
-        not_run=not_run(cells),
-        budget=budget,
-        bytes_text=bytes_text,
-        bytes_columns=SEQUENCE_BYTES,
-        drawn=drawn,
+        points=answered,
+        picture=picture,
+        layers=layers_said(cells) if (cells["model_layers"] > cells["layers"]).any() else "",
+        not_run=reasons(cells.filter(pl.col("status").fill_null("") != "ok"), "reason"),
+        disturbed=[(reason, names) for _, reason, names in reasons(cells.filter(pl.col("noise").is_not_null()), "noise")],
+        chapters=list(chapters(drawn, more, picture.drawn.figure.chapter if picture else "")),
         columns_drawn=lambda spec: columns_drawn(spec, columns),
         meaning=lambda *names: meaning(columns, *names),
         dictionary=sorted(set(columns.values()), key=lambda column: list(columns).index(column.name)),
         columns=vars(tables),
-        groups=list(summary(cells, columns)),
-        replays=list(replays(cells, columns)),
-        predictions=list(predictions(cells, columns)),
-        tiers=list(tiers(cells)),
-        generated=list(generated(runs)),
         cells_data=script_json(cells_data(cells, runs, columns)),
         specs=script_json({d.figure.name: d.spec for d in drawn if d.spec}),
         libraries=Markup(libraries.replace("</script", "<\\/script")),
@@ -72,11 +103,19 @@ def write_page(path: Path, runs: list[Run], drawn: list[Drawn], libraries: str) 
     path.write_text(page, encoding="utf-8")
 
 
-def budget(steps: list[Within]) -> str:
-    """A round number of KiB in the middle, to begin with; rounded up, so that something fits."""
-    middle = (steps[0].size * steps[-1].size) ** 0.5 / 1024
-    digit = 10 ** math.floor(math.log10(middle))
-    return f"{math.ceil(round(middle / digit, 6)) * digit:g}"
+def notebook(name: str, cells: pl.DataFrame) -> str:
+    """The answers of the first screen as HTML inside a notebook."""
+    counts = "cells: " + ", ".join(f"{count} {status}" for status, count in status_counts(cells))
+    return render("notebook.html", name=name, counts=counts, points=points(cells.with_row_index(CELL)))
+
+
+def chapters(drawn: list[Drawn], tables: Mapping[str, Mapping[str, list]], first: str) -> Iterator[Chapter]:
+    """Those with something to show, beginning with the one of this name; two are open."""
+    order = sorted(CHAPTERS, key=lambda name: name != first)
+    found = [(name, [d for d in drawn if d.spec and d.figure.chapter == name], tables.get(name, {})) for name in order]
+    shown = [(name, figures, own) for name, figures, own in found if figures or any(own.values())]
+    for at, (name, figures, own) in enumerate(shown):
+        yield Chapter(name, CHAPTERS[name], figures, own, at < OPEN)
 
 
 def columns_drawn(spec: dict, columns: Mapping[str, Column]) -> list[str]:
@@ -99,7 +138,8 @@ def script_json(value) -> Markup:
 def run_line(run: Run) -> str:
     """The second line of a figure's title: machine · model · config."""
     first = run.cells.row(0, named=True)
-    machine = nested(run.env, "cpu", "model") or "machine not recorded"
+    device = nested(run.env, "device", "name")
+    machine = (device if device != "cpu" else None) or nested(run.env, "cpu", "model") or "machine not recorded"
     model = nested(run.env, "model", "name") or geometry(first)
     config = nested(run.env, "config", "name") or nested(run.env, "config", "path") or run.name
     same_threads = run.cells["threads"].n_unique() == 1 and first["threads"]
@@ -142,3 +182,9 @@ def status_counts(cells: pl.DataFrame) -> list[tuple[str, int]]:
     return [*((status.replace("_", " "), count) for status, count in counts.iter_rows()), *([("noisy", noisy)] if noisy else [])]
 
 
+def reasons(cells: pl.DataFrame, column: str) -> list[tuple[str, str, list[str]]]:
+    """(status, reason, variants), the reason with most variants first."""
+    groups: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    for row in named_rows(cells):
+        groups[(row["status"] or "no status").replace("_", " "), row[column] or "no reason recorded"][row["variant"]] = None
+    return sorted(((*key, list(names)) for key, names in groups.items()), key=lambda group: -len(group[2]))

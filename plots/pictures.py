@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,6 +92,27 @@ def for_paper(spec: dict, pictures: Pictures) -> str:
     return to_svg(spec)
 
 
+def one_panel(spec: dict, wanted: str) -> tuple[str, str]:
+    """SVG of a figure's panel, without what goes with all: title and legend; and the panel's title, "" of a lone one. Of several
+    it is the fullest whose title begins as wanted."""
+    spec = {key: value if key in ("data", "config") else without_legends(value) for key, value in spec.items() if key != "title"}
+    config = {**spec["config"], "padding": {"left": 4, "top": 4, "bottom": 4, "right": 26}, "legend": {"disable": True}}  # other fonts are wider
+    if "facet" not in spec:
+        return to_svg({**spec, "config": config}), ""
+    titles = [title for title in spec["facet"]["sort"] if title.startswith(wanted)] or spec["facet"]["sort"]
+    own = Counter(row["panel"] for row in spec["data"]["values"] if not row.get("reference"))
+    title = max(titles, key=lambda title: own[title])
+    rows = [row for row in spec["data"]["values"] if row["panel"] == title]
+    params = [*spec.get("params", ()), *spec["spec"].get("params", ())]
+    return to_svg({**spec["spec"], "data": {"values": rows}, "config": config, "params": params}), title
+
+
+def without_legends(part):
+    if isinstance(part, dict):
+        return {key: None if key == "legend" else without_legends(value) for key, value in part.items()}
+    return [without_legends(value) for value in part] if isinstance(part, list) else part
+
+
 def set_sizes(part, size: float) -> None:
     """Every font size of a specification, but those of 0, which hide a text."""
     if isinstance(part, dict):
@@ -110,7 +132,7 @@ def limit_labels(part, width: float) -> None:
     if isinstance(part, dict):
         for key, value in part.items():
             if key in ("labelLimit", "titleLimit"):
-                part[key] = min(value, 0.4 * width)
+                part[key] = min(value or width, 0.4 * width)  # 0 is no limit
             limit_labels(value, width)
     elif isinstance(part, list):
         for value in part:

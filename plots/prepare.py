@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import polars as pl
 from known import AXES, dimensions
-from ranking import with_reach
+from ranking import NUMBERS, STEP, TEXTS, reaches
 from style import length_text
 
 
@@ -124,8 +124,11 @@ def with_dominated(rows: pl.DataFrame) -> pl.DataFrame:
     """Marks what another variant of its (panel, length) dominates: faster, by intervals that do not overlap (ranking.py), and
     neither larger nor less exact."""
     group = ["panel", "seq_len"]
-    rows = with_absent(rows, ["step_ci_low_us", "step_ci_high_us", "ratio_ci_low", "ratio_ci_high"], ["verdict"])
-    compared = with_reach(rows, group).select(*group, "variant", "per_token", "error", "low", "high")
+    rows = with_absent(rows, NUMBERS, TEXTS)
+    ends = [[reach[1:] for reach in reaches(at.to_dicts(), STEP)] for at in rows.partition_by(group, maintain_order=True)]
+    compared = pl.concat(rows.partition_by(group, maintain_order=True)).select(*group, "variant", "per_token", "error").with_columns(
+        pl.DataFrame([end for at in ends for end in at], schema=["low", "high"], orient="row")
+    )
     pairs = compared.join(compared, on=group, suffix="_other", nulls_equal=True).filter(
         pl.col("high_other") < pl.col("low"),
         pl.col("per_token_other") <= pl.col("per_token"),

@@ -1,42 +1,138 @@
-"""The one rule by which variants are ranked: which may be named at all, which come first, and which are statistically tied.
+"""The one rule by which variants are ranked: which may be named at all, which come first, which are statistically tied, and
+which lie on the Pareto front.
 
-Answers, Pareto fronts and the site use it. Two times are compared by their ratios to the baseline's, whose intervals decide the
-verdicts, so that nothing is called faster than the baseline and tied with it. Only where a row has no ratio do the intervals of
-the times themselves decide.
+The sentence and the table of the first screen, charts, and the site use it. Two times are compared by their ratios to the
+baseline's, whose intervals decide the verdicts, so that nothing is called faster than the baseline and tied with it. Only where a
+row has no ratio, or there are several baselines, do the intervals of the times themselves decide. Lossless is what the harness measured as such, not what a name
+promises.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
-import polars as pl
+from style import bytes_text, microseconds_text
+
+Row = Mapping  # of cells.csv, with None where nothing was measured
+Reach = tuple[float, float, float]  # value, and the ends of its interval
 
 # Largest errors with which a variant may be called the fastest or the smallest; the first that a row has decides.
 LIMITS = {"err_rel_l2": 0.2, "kl_mean": 0.1, "loss_change": 0.1}
 SAID = {"err_rel_l2": "an error of at most 0.2", "kl_mean": "a KL divergence of at most 0.1 nats", "loss_change": "a loss of at most 0.1 nats more"}
 
 
-def limit_of(row: Mapping) -> str | None:
+@dataclass(frozen=True)
+class Measure:
+    kind: str  # time, bytes, error or rate; the front compares the first of each kind
+    column: str
+    is_best: str  # the verb of a sentence about the best
+    heading: str
+    write: Callable[[float], str]
+    interval: tuple[str, str] | None = None  # columns
+    ratio: str = ""  # the beginning of the columns with its ratio to `versus`
+    unit: str = ""
+
+
+def scientific(value: float) -> str:
+    return f"{value:.2g}".replace("e-0", "e-")
+
+
+def of_time(column: str, stem: str, heading: str, is_best: str = "is fastest", ratio: str = "") -> Measure:
+    ends = (f"{stem}_ci_low_us", f"{stem}_ci_high_us")
+    return Measure("time", column, is_best, heading, microseconds_text, ends, ratio)
+
+
+MEASURES = [
+    of_time("append_total_us", "append_total", "all appends", ratio="append_total_ratio"),
+    of_time("step_p50_us", "step", "step, p50", ratio="ratio"),
+    of_time("prefill_p50_us", "prefill", "prompt, p50", ratio="ratio"),
+    of_time("cold_attend_p50_us", "cold", "attention, cold", ratio="cold_ratio"),
+    of_time("fork_p50_us", "fork", "fork, p50", "forks fastest"),
+    Measure("rate", "goodput_per_s", "serves most", "good requests/s", "{:.3g}".format, ("goodput_per_s_ci_low", "goodput_per_s_ci_high"), unit="good requests a second"),
+    Measure("bytes", "bytes_per_token", "is smallest", "bytes a token", bytes_text),
+    Measure("bytes", "workspace_sequence", "needs least workspace", "workspace", bytes_text),
+    Measure("bytes", "held_peak_bytes", "holds least at its peak", "held, most", bytes_text),
+    Measure("error", "err_rel_l2", "has the least error", "error, rel. L2", scientific, ("err_ci_low", "err_ci_high")),
+    Measure("error", "kl_mean", "loses least", "KL, nats", scientific, ("kl_mean_ci_low", "kl_mean_ci_high"), unit="nats of KL divergence"),
+    Measure("error", "loss_change", "loses least", "loss, nats", "{:+.2g}".format, ("loss_change_ci_low", "loss_change_ci_high"), unit="nats of loss"),
+]  # fmt: skip
+STEP = next(measure for measure in MEASURES if measure.column == "step_p50_us")
+NUMBERS = [
+    *(column for measure in MEASURES for column in (measure.column, *(measure.interval or ()))),
+    *(f"{prefix}{end}" for prefix in ("append_total_ratio", "ratio", "cold_ratio") for end in ("_p50", "_ci_low", "_ci_high")),
+    "err_codec_rel_l2", "err_retention_rel_l2", "kept_tokens", "keeps_all", "bits_per_value",
+]  # fmt: skip
+TEXTS = ["verdict", "versus", "noise"]  # with NUMBERS: what a row needs for a ranking
+
+
+@dataclass(frozen=True)
+class Ranking:
+    measure: Measure
+    rows: list[Row]  # that keep the limit of error, the best first
+    reaches: list[Reach]  # of each: what decides; less is better
+    limit: str  # what the rows keep; "" where none was measured
+
+    @property
+    def best(self) -> Row:
+        return self.rows[0]
+
+    @property
+    def tied(self) -> list[Row]:
+        """The others whose interval meets the best's; without intervals those that are equal as printed."""
+        best = self.reaches[0]
+        return [row for row, reach in zip(self.rows[1:], self.reaches[1:]) if meets(best, reach, self.measure)]
+
+
+def ranking(rows: Iterable[Row], measure: Measure, limited: bool = True) -> Ranking | None:
+    """The rows that were measured, in order; `limited`: those alone whose error keeps the limit. None where there is none."""
+    known = [row for row in rows if row[measure.column] is not None]
+    kept = [row for row in known if not limited or keeps_limit(row)]
+    if not kept:
+        return None
+    order = sorted(zip(reaches(kept, measure), kept), key=lambda pair: pair[0][0])
+    limit = next((column for row in known if (column := limit_of(row))), None)
+    return Ranking(measure, [row for _, row in order], [reach for reach, _ in order], SAID[limit] if limited and limit else "")
+
+
+def limit_of(row: Row) -> str | None:
     """The column of the error that has a limit."""
     return next((column for column in LIMITS if row.get(column) is not None), None)
 
 
-def keeps_limit(row: Mapping) -> bool:
+def keeps_limit(row: Row) -> bool:
     """Also where no error was measured."""
     column = limit_of(row)
     return column is None or row[column] <= LIMITS[column]
 
 
-Reach = tuple[float, float, float]  # value, and the ends of its interval
+def reaches(rows: list[Row], measure: Measure) -> list[Reach]:
+    """What decides of each row: its ratio where all have one to the same baseline, else its value."""
+    paces = [pace(row, measure.ratio) for row in rows]
+    if None not in paces and has_one_baseline(rows):
+        return paces
+    return [negative(own(row, measure)) if measure.kind == "rate" else own(row, measure) for row in rows]
 
 
-def paces(rows: Iterable[Mapping], prefix: str) -> list[Reach] | None:
-    """Each row's time over the baseline's, of the columns that begin with `prefix`; None where one has no such ratio."""
-    found = [pace(row, prefix) for row in rows]
-    return None if None in found else found
+def has_one_baseline(rows: list[Row]) -> bool:
+    """Sweeps with baselines of their own may share a sweep point; their ratios cannot be compared."""
+    return sum(row["verdict"] == "baseline" for row in rows) <= 1 and len({row["versus"] for row in rows if row["versus"]}) <= 1
 
 
-def pace(row: Mapping, prefix: str) -> Reach | None:
+def own(row: Row, measure: Measure) -> Reach:
+    """A row's value with its interval, which is the value alone where none was measured."""
+    value = row[measure.column]
+    low, high = (row[end] for end in measure.interval or (measure.column,) * 2)
+    return (value, value, value) if low is None or high is None else (value, low, high)
+
+
+def negative(reach: Reach) -> Reach:
+    value, low, high = reach
+    return -value, -high, -low
+
+
+def pace(row: Row, prefix: str) -> Reach | None:
+    """A row's time over the baseline's, of the columns that begin with `prefix`."""
     if not prefix:
         return None
     if row["verdict"] == "baseline":
@@ -45,12 +141,50 @@ def pace(row: Mapping, prefix: str) -> Reach | None:
     return None if None in known else known
 
 
-def with_reach(rows: pl.DataFrame, group: list[str]) -> pl.DataFrame:
-    """Adds `low` and `high`, between which a step's time lies: as a ratio where all rows of a group have one."""
-    is_baseline = (pl.col("verdict") == "baseline").fill_null(False)
-    all_ratios = (is_baseline | pl.col("ratio_ci_low").is_not_null()).all().over(group)
-    ends = {
-        end: pl.when(~all_ratios).then(pl.coalesce(f"step_ci_{end}_us", "step_p50_us")).when(is_baseline).then(1.0).otherwise(f"ratio_ci_{end}")
-        for end in ("low", "high")
-    }
-    return rows.with_columns(**ends)
+def meets(best: Reach, other: Reach, measure: Measure) -> bool:
+    if best[1] == best[2] and other[1] == other[2] and 1.0 not in (best[0], other[0]):
+        return measure.write(abs(best[0])) == measure.write(abs(other[0]))
+    return other[1] <= best[2]
+
+
+def is_lossless(row: Row) -> bool:
+    return (row["err_codec_rel_l2"], row["err_retention_rel_l2"]) == (0, 0) or row["kl_mean"] == 0
+
+
+def evicts(row: Row) -> bool:
+    kept, length = row["kept_tokens"], row["seq_len"]
+    return bool(row["err_retention_rel_l2"]) or (kept is not None and length is not None and kept < length)
+
+
+def measured_by(rows: list[Row]) -> dict[str, Measure]:
+    """The first measure of each kind that at least two of these rows have."""
+    by = {m.kind: m for m in reversed(MEASURES) if sum(row[m.column] is not None for row in rows) > 1}
+    return {kind: by[kind] for kind in ("time", "rate", "error", "bytes") if kind in by}
+
+
+def front(rows: list[Row]) -> list[str]:
+    """Of each row whether it is on the front of all that was measured ("front"), behind by its median alone ("perhaps"), or "".
+    Bytes are compared to three digits and errors to two, or a variant would be on the front for the last bit of a sum."""
+    by = measured_by(rows)
+    compared = [at for at, row in enumerate(rows) if all(row[m.column] is not None for m in by.values())]
+    found = [""] * len(rows)
+    if len(by) < 2 or not compared:
+        return found
+    fast = by.get("time") or by.get("rate")
+    pace_of = dict(zip(compared, reaches([rows[at] for at in compared], fast))) if fast else {}
+    costs = {at: costs_of(rows[at], by) for at in compared}
+    for at in compared:
+        others = [other for other in compared if other != at and all(map(float.__le__, costs[other], costs[at]))]
+        better = [other for other in others if costs[other] != costs[at]]
+        if not fast:
+            found[at] = "" if better else "front"
+        elif not any(pace_of[other][0] < pace_of[at][0] or (other in better and pace_of[other][0] == pace_of[at][0]) for other in others):
+            found[at] = "front"
+        elif not any(pace_of[other][0] < pace_of[at][0] and not meets(pace_of[other], pace_of[at], fast) for other in others):
+            found[at] = "perhaps"
+    return found
+
+
+def costs_of(row: Row, by: Mapping[str, Measure]) -> list[float]:
+    sized = [float(f"{row[by[kind].column]:.{digits}g}") for kind, digits in (("bytes", 3), ("error", 2)) if kind in by]
+    return [*sized[:-1], 0.0] if "error" in by and is_lossless(row) else sized

@@ -17,15 +17,16 @@ from claims import is_reproduction, write_claims
 from data import BadResults, Run, load_runs
 from families import VariantStyle, baseline_of
 from figures.figure import Figure, Tables
-from figures.list import FIGURES
-from marks import fields_of
-from page import Drawn, run_line, write_page
-from pictures import Pictures, formats, pixels, write_pictures
-from prepare import NoData, measured
+from figures.list import FIGURES, main_figure
+from marks import fields_of, narrow
+from markupsafe import Markup
+from page import Drawn, Picture, run_line, write_page
+from pictures import Pictures, formats, one_panel, pixels, write_pictures
+from prepare import NoData, measured, with_panel
 from style import CONFIG
 from vega import javascript
 
-
+BESIDE = 340  # pixels: the panel of the first screen's picture
 
 def main(words: list[str] | None = None) -> int:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -40,11 +41,14 @@ def main(words: list[str] | None = None) -> int:
         "--figure-width", metavar="84mm", help="pictures as wide as a paper's column, and without titles"
     )
     arguments.add_argument("--figure-font", metavar="8pt", help="the size of all text in the pictures")
+    arguments.add_argument("--why-not", metavar="FIGURE", help="say why a report lacks a figure, as in --why-not growth, and draw nothing")
     return exit_code(lambda: plot(arguments.parse_args(words)))
 
 
 def plot(options: argparse.Namespace) -> None:
     """Writes all reports that were asked for, and says so. Throws BadResults and OSError."""
+    if options.why_not:
+        return print(why_not(options.why_not, tables_of(load_runs(options.results))))
     if options.out and len(options.results) > 1 and any(map(is_reproduction, options.results)):
         raise BadResults("claims have a report of their own; give --out one folder of claims, or runs alone")
     pictures = Pictures(
@@ -75,11 +79,20 @@ def write_report(runs: list[Run], out: Path, how: Pictures) -> None:
         pictures = unfinished / "figures"
         pictures.mkdir()
         drawn = [draw(figure, tables, subtitle, pictures, how) for figure in FIGURES]
-        write_page(unfinished / "report.html", runs, drawn, javascript())
+        write_page(unfinished / "report.html", runs, drawn, main_picture(drawn, tables, subtitle), javascript())
     print(out / "report.html")
-    left_out = sum(figure.spec is None for figure in drawn)
-    if left_out:
-        print(f"{left_out} of {len(drawn)} figures left out: the report lists them with the reasons")
+
+
+def why_not(name: str, tables: Tables) -> str:
+    """Why a report of these runs has no such figure. Throws BadResults."""
+    figure = next((figure for figure in FIGURES if figure.name == name), None)
+    if figure is None:
+        raise BadResults(f"--why-not {name}: no figure; there are {', '.join(figure.name for figure in FIGURES)}")
+    try:
+        specification(figure, tables, [])
+    except NoData as reason:
+        return f"{name}: not drawn, {reason}"
+    return f"{name}: drawn, chapter {figure.chapter}"
 
 
 def tables_of(runs: list[Run]) -> Tables:
@@ -105,6 +118,18 @@ def draw(figure: Figure, tables: Tables, subtitle: list[str], pictures: Path, ho
         return Drawn(figure, None, str(reason))
     write_pictures(spec, pictures, figure.name, how)
     return Drawn(figure, spec, "")
+
+
+def main_picture(drawn: list[Drawn], tables: Tables, subtitle: list[str]) -> Picture | None:
+    """The figure that the first screen shows, drawn again for the room that it has there."""
+    shown = {d.figure.name: d for d in drawn if d.spec}
+    name = main_figure(list(shown), tables.cells["experiment"][0], tables.cells["seq_len"].n_unique())
+    if name is None:
+        return None
+    first = with_panel(tables.cells.with_row_index("order")).sort("order").row(0, named=True)
+    with narrow(BESIDE):
+        svg, panel = one_panel(specification(shown[name].figure, tables, subtitle), first["panel"].removeprefix(f"{first['experiment']} · "))
+    return Picture(shown[name], Markup(svg), panel)
 
 
 def specification(figure: Figure, tables: Tables, subtitle: list[str]) -> dict:

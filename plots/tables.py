@@ -16,7 +16,7 @@ import polars as pl
 from data import Run
 from columns import Column
 from known import name_of, spec_of
-from prepare import is_aa_test, place, with_panel
+from prepare import place, with_panel
 from style import bytes_text, length_text, microseconds_text
 
 CELL = "cell_index"  # a row's place among the cells of the report
@@ -60,23 +60,6 @@ def tier_lines(tier: str) -> list[list[Line]]:
 
 # Each column's lines. All tables begin with the variant.
 VARIANT = [[Line("variant", "variant")]]
-SUMMARY = [
-    [size("memory, peak", "bytes_peak"), Line("whole model holds", "model_bytes", lambda row: row["model_bytes"] and f"{bytes_text(row['model_bytes'])} in {row['model_layers']:.0f} layers")],
-    [size("held per token", "bytes_per_token")],
-    [number("vs f32", "memory_vs_f32", ".3f", "×")],
-    [time("step, p50", "step_p50_us"), interval("step_ci_low_us", "step_ci_high_us", microseconds_text)],
-    [time("attend, cold", "cold_attend_p50_us")],
-    [number("% of read", "ceiling_share", ".0%"), Line("bandwidth", "ceiling_gbps")],
-    [number("ratio", "ratio_p50", ".3f", "×"), interval("ratio_ci_low", "ratio_ci_high", "{:.3f}".format)],
-    [
-        Line("verdict", "verdict", lambda row: "A/A test" if row["aa_test"] else row["verdict"] or "–", left=True, tag=True),
-        Line("", text=lambda row: row["versus"] and f"vs {row['versus']}"),
-        Line("", text=lambda row: row["noise"] and "noisy", hint="noise"),
-    ],
-    [number("error, rel. L2", "err_rel_l2", ".2e"), number("max abs", "err_max_abs", ".2e")],
-    [number("cosine", "err_cosine", ".6f"), number("attn. KL, nats", "err_attn_kl", ".2e")],
-    [words("kernel", "kernel")],
-]
 PREDICTIONS = [
     [size("bytes a token", "held_bytes_per_token"), size("peak", "peak_bytes")],
     [
@@ -112,23 +95,13 @@ TIERS = [
 ]
 
 
-# A table is of the experiments that write this column; the summary is of all others.
-OF_PREDICTIONS, OF_TEXTS, OF_REPLAYS = "perplexity", "common_tokens_p50", "running_p50"
+# A table is of the experiments that write this column.
+OF_PREDICTIONS, OF_REPLAYS = "perplexity", "running_p50"
 
 
 def writers(columns: Mapping[str, Column], *names: str) -> list[str]:
     """The experiments that write one of the columns."""
     return [experiment for name in names if name in columns for experiment in columns[name].experiments]
-
-
-def summary(cells: pl.DataFrame, columns: Mapping[str, Column]) -> Iterator[tuple[str, list[dict]]]:
-    """The table's groups, one a panel and length: (heading, rows)."""
-    cells = cells.filter(~pl.col("experiment").is_in(writers(columns, OF_PREDICTIONS, OF_TEXTS, OF_REPLAYS)))
-    rows = with_panel(cells).with_columns(aa_test=is_aa_test(), first=pl.col(CELL).min().over("panel"))
-    rows = rows.sort("first", "seq_len", maintain_order=True)
-    for (panel, length), group in groupby(named_rows(rows), key=lambda row: (row["panel"], row["seq_len"])):
-        heading = f"{length_text(length)} tokens" if length is not None else "length not recorded"
-        yield " · ".join(part for part in (heading, panel) if part), [common(row) for row in group]
 
 
 def named_rows(rows: pl.DataFrame) -> Iterator[Mapping]:

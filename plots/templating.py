@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -21,7 +22,18 @@ def environment() -> jinja2.Environment:
     loader = jinja2.FileSystemLoader(TEMPLATES)
     made = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     made.globals["file"] = file
+    made.filters |= {"coded": coded, "breakable": breakable}
     return made
+
+
+def breakable(name: str) -> Markup:
+    """A variant's name that may break where a stage or a parameter ends."""
+    return Markup("<wbr>").join(re.findall(r"[^/,(]*[/,(]?", name))
+
+
+def coded(text: str) -> Markup:
+    """What stands in backquotes as code."""
+    return Markup("").join(Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(text.split("`")))
 
 
 def render(template: str, **values) -> str:

@@ -11,14 +11,23 @@
 
 #include "harness/claims/read_statement.h"
 #include "harness/config/section.h"
+#include "harness/io/paths.h"
 #include "harness/io/text.h"
 
 namespace kv::claims {
 namespace {
 
-// A [run.NAME] is a sweep config but for `seeds`; load_config reads the rest when it is run.
+// A [run.NAME] is a sweep config but for `seeds`; load_config reads the rest when it is run. One that takes too long to be run
+// with all others names its committed results instead.
 ClaimRun read_run(config::Section section) {
   ClaimRun run;
+  run.results = section.text("results", "");
+  if (!run.results.empty()) {
+    section.refuse_the_rest();
+    if (!std::filesystem::exists(committed_run(run.results) / "cells.csv"))
+      section.fail("results", "names no committed run: there is no results/" + run.results + "/cells.csv");
+    return run;
+  }
   run.seeds = section.integers("seeds", {}, 0, INT64_MAX);
   if (!section.has("experiment")) section.refuse("needs experiment, sweep, … as a sweep config has them");
   toml::table config = section.table();
@@ -82,6 +91,10 @@ void check_runs(const config::Section& section, const ClaimFile& file, const Cla
 }
 
 }  // namespace
+
+std::filesystem::path committed_run(const std::string& results) {
+  return io::project_home() / "results" / results;
+}
 
 bool Statement::depends_on_machine() const {
   return std::ranges::any_of(quantities, [](const auto& q) { return q.second.depends_on_machine(); });

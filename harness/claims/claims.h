@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -80,11 +81,15 @@ struct Claim {
   std::vector<Statement> statements;
 };
 
-// A sweep config to run, once a seed.
+// A sweep config to run, once a seed, or a committed run.
 struct ClaimRun {
+  std::string results;  // a folder of results/, whose cells are taken as they are; else empty
   std::string toml;
   std::vector<int64_t> seeds;  // empty: the config's own
 };
+
+// The folder of a committed run, as ClaimRun::results names it.
+std::filesystem::path committed_run(const std::string& results);
 
 struct ClaimFile {
   std::string name, path;             // the file's stem, and its path

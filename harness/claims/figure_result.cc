@@ -71,7 +71,7 @@ std::string runs_of(const FigureResult& row) {
     text += "# run " + name;
     for (const int64_t seed : run.seeds)
       text += (seed == run.seeds.front() ? ", seeds " : ", ") + std::to_string(seed);
-    text += "\n" + run.toml;
+    text += run.results.empty() ? "\n" + run.toml : ", results/" + run.results + "\n";
   }
   return text;
 }

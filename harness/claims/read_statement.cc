@@ -11,6 +11,7 @@
 #include "harness/claims/expression.h"
 #include "harness/claims/quantities.h"
 #include "harness/config/geometry.h"
+#include "harness/io/suggestion.h"
 #include "harness/io/text.h"
 #include "kernels/attention.h"
 #include "variants/cache/cache.h"
@@ -175,8 +176,8 @@ void check_names(const Statement& s, const std::string& expression, bool sizes) 
     std::set<std::string> all = keys_of(s.define);
     all.merge(std::set<std::string>(known));
     all.insert({"K", "MB", "GB"});
-    throw std::invalid_argument("has '" + name +
-                                "', which is not a name that is known here; known: " + io::joined(all));
+    throw std::invalid_argument("has '" + name + "', which is not a name that is known here" +
+                                io::known_names(name, all));
   }).value(expression);
 }
 

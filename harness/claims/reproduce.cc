@@ -53,6 +53,10 @@ std::set<std::string> runs_needed(const ClaimFile& file, const ReproduceOptions&
 PlannedRun plan_run(const ClaimFile& file, const std::string& name, const ReproduceOptions& options) {
   const ClaimRun& run = file.runs.at(name);
   PlannedRun planned{file.name, name, {}, {}};
+  if (!run.results.empty()) {
+    planned.folders.push_back(committed_run(run.results));
+    return planned;
+  }
   const fs::path folder = options.out / "runs" / (file.name + "-" + name);
   const fs::path config = folder.string() + ".toml";
   results::write_whole(config, run.toml);

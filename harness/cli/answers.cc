@@ -28,6 +28,18 @@ Measured pace_of(const Cell& row) {
   return within(row[measure::kRatioP50], row[measure::kRatioCiLow], row[measure::kRatioCiHigh]);
 }
 
+// The time itself: only where baselines differ, whose ratios cannot be compared, as of sweeps that share a sweep point.
+Measured time_of(const Cell& row) {
+  if (row[measure::kStepP50Us])
+    return within(row[measure::kStepP50Us], row[measure::kStepCiLowUs], row[measure::kStepCiHighUs]);
+  return within(row[measure::kPrefillP50Us], row[measure::kPrefillCiLowUs], row[measure::kPrefillCiHighUs]);
+}
+
+bool has_one_baseline(const Cells& cells) {
+  return std::count_if(cells.begin(), cells.end(),
+                       [](const Cell* row) { return (*row)[results::kVerdict] == "baseline"; }) <= 1;
+}
+
 // Bytes held, or for prefill, whose caches all hold the same prompt, scratch buffers.
 Measured size_of(const Cell& row) {
   if (row[results::kPhase] != "prefill") return exactly(row[results::kHeldBytesPerToken]);
@@ -91,25 +103,13 @@ const Cell* best_of(const Cells& cells, const Question& question, int& as_good) 
   return best;
 }
 
-// Empty if nothing was measured.
 std::vector<Strings> answer_rows(const std::string& point, const Cells& all) {
-  Cells cells, within;
-  for (const Cell* row : all) {
-    if ((*row)[results::kStatus] != results::Status::kOk || results::is_aa_test(*row)) continue;
-    cells.push_back(row);
-    if (keeps_limit(*row)) within.push_back(row);
-  }
   std::vector<Strings> rows;
-  for (const Question& question : kQuestions) {
-    int as_good = 0;
-    const bool limited = question.measured != error_of && within.size() < cells.size();
-    const Cell* best = best_of(limited ? within : cells, question, as_good);
-    if (!best) continue;
-    rows.push_back(
-        {rows.empty() ? point : "",
-         std::string(question.name) + (limited ? " of " + std::string(error_measure(*best).limit_text) : ""),
-         row_name(*best) + (as_good ? " + " + std::to_string(as_good) : ""), error_in_short(*best),
-         question.answer(*best)});
+  for (const Answer& answer : answers_at(all)) {
+    const Cell& best = *answer.best;
+    rows.push_back({rows.empty() ? point : "", answer.question,
+                    row_name(best) + (answer.as_good ? " + " + std::to_string(answer.as_good) : ""),
+                    error_in_short(best), answer.text});
   }
   return rows;
 }
@@ -138,6 +138,28 @@ std::vector<Cells> longest_points(const Cells& cells) {
 }
 
 }  // namespace
+
+std::vector<Answer> answers_at(const Cells& all) {
+  Cells cells, within;
+  for (const Cell* row : all) {
+    if ((*row)[results::kStatus] != results::Status::kOk || results::is_aa_test(*row)) continue;
+    cells.push_back(row);
+    if (keeps_limit(*row)) within.push_back(row);
+  }
+  std::vector<Answer> found;
+  for (const Question& question : kQuestions) {
+    int as_good = 0;
+    const bool limited = question.measured != error_of && within.size() < cells.size();
+    Question ranked = question;
+    if (question.measured == pace_of && !has_one_baseline(cells)) ranked.measured = time_of;
+    const Cell* best = best_of(limited ? within : cells, ranked, as_good);
+    if (!best) continue;
+    found.push_back(
+        {std::string(question.name) + (limited ? " of " + std::string(error_measure(*best).limit_text) : ""),
+         best, as_good, question.measured(*best), error_of(*best), question.answer(*best)});
+  }
+  return found;
+}
 
 std::string answers(const Cells& cells, size_t width, size_t most_lines) {
   std::vector<std::vector<Cells>> experiments;

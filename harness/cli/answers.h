@@ -2,10 +2,24 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "harness/cli/cell_text.h"
 
 namespace kv::cli {
+
+// The best variant by one question.
+struct Answer {
+  std::string question;  // "fastest", "smallest", "most exact"; an error limit that some cells exceed follows
+  const results::Row* best;
+  int as_good;  // others that are tied with it
+  experiments::Measured
+      value;  // time as a share of the baseline's; bytes a token, or in prefill of workspace; error
+  experiments::Measured error;
+  std::string text;  // the value for the terminal
+};
+// Of the cells of one sweep point; empty if nothing was measured.
+std::vector<Answer> answers_at(const Cells& cells);
 
 // One line each for the fastest, the smallest and the most exact variant, at the longest length of each experiment.
 // Prints as many sweep points as fit into `most_lines`, at least one an experiment.

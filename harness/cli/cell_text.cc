@@ -89,6 +89,12 @@ std::string fitted(std::vector<Strings> table, size_t width, size_t name_columns
   }
 }
 
+std::string duration(double seconds) {
+  if (seconds < 99.5) return number(results::Number(seconds), "%.0f s");
+  return seconds < 99.5 * 60 ? number(results::Number(seconds / 60), "%.1f min")
+                             : number(results::Number(seconds / 3600), "%.1f h");
+}
+
 std::string wrapped(const std::string& sentence, size_t width) {
   std::string text, word;
   size_t used = 0;

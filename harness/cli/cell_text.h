@@ -34,6 +34,9 @@ std::string shortened(const std::string& text, size_t most);
 std::string fitted(std::vector<Strings> table, size_t width, size_t name_columns = 1,
                    size_t shortest_name = 32);
 
+// "40 s", "6.5 min" or "2.1 h".
+std::string duration(double seconds);
+
 // Wraps a sentence to `width` characters; all lines but the first are indented.
 std::string wrapped(const std::string& sentence, size_t width);
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "harness/cli/commands.h"
@@ -97,6 +98,7 @@ void add_options(CLI::App& app, CheckCommand& options) {
   app.add_flag("--add-stages", options.add_stages,
                "check nothing: give cells.csv the columns of a variant's stages, which earlier versions did "
                "not write");
+  app.add_flag("--json", options.json, "print findings and notes as JSON")->excludes("--add-stages");
 }
 
 int merge(const MergeCommand& options) {
@@ -144,6 +146,14 @@ int check_results(const CheckCommand& options) {
     return 0;
   }
   const cluster::Check check = cluster::check_results(options.folder);
+  if (options.json) {
+    const nlohmann::ordered_json json{
+        {"results", options.folder},  {"cells", check.cells},   {"closed_forms", check.closed_forms},
+        {"medians", check.medians},   {"ratios", check.ratios}, {"shares", check.shares},
+        {"findings", check.findings}, {"notes", check.notes}};
+    std::puts(json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+    return check.findings.empty() ? 0 : kCellFailed;
+  }
   for (const std::string& finding : check.findings)
     std::printf("finding: %s\n", io::as_message(finding).c_str());
   for (const std::string& note : check.notes) std::printf("note: %s\n", io::as_message(note).c_str());

@@ -30,6 +30,7 @@ int sbatch(const SbatchCommand& options);
 struct CheckCommand {
   std::string folder;
   bool add_stages = false;  // instead of the checks
+  bool json = false;
 };
 void add_options(CLI::App& app, CheckCommand& options);
 // Prints every violation. Returns the exit code: 1 if there is any.

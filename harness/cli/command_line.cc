@@ -20,6 +20,7 @@
 #include "harness/cli/compare.h"
 #include "harness/cli/completion.h"
 #include "harness/cli/eval.h"
+#include "harness/cli/examples.h"
 #include "harness/cli/listing.h"
 #include "harness/cli/pairs.h"
 #include "harness/cli/plan.h"
@@ -54,7 +55,7 @@ constexpr LauncherCommand kLauncherCommands[] = {
 
 struct ListOptions {
   std::string what;
-  bool pairs = false, models = false;
+  bool pairs = false, models = false, json = false;
 };
 
 void add_table_option(CLI::App& app, bool& full) {
@@ -92,6 +93,9 @@ void add_options(CLI::App& app, RunOptions& options) {
   app.add_option("--list-shards", options.list_shards,
                  "only list the points of this many shards, with estimated times")
       ->check(CLI::Range(1, experiments::kMostShards));
+  app.add_flag("--dry-run", options.dry_run,
+               "only list cells, memory, estimated time and downloads; write nothing");
+  app.add_flag("--json", options.json, "print the summary, or the dry run, as JSON");
   app.add_flag("--no-plots", options.no_plots, "leave the charts out");
   add_table_option(app, options.full);
 }
@@ -112,91 +116,10 @@ void add_options(CLI::App& app, ReproduceOptions& options) {
   app.add_flag("--no-plots", options.no_plots, "leave the report out");
 }
 
-void add_output_options(CLI::App& app, TableOutput& output) {
-  app.add_option("--units", output.units, "binary (GiB) or decimal (GB)")
-      ->check(one_of({"binary", "decimal"}));
-  app.add_option("--format", output.format,
-                 "terminal, csv, json, markdown or latex (default: from the name of --out, else terminal)")
-      ->check(one_of({"terminal", "csv", "json", "markdown", "latex"}));
-  app.add_flag_callback(
-      "--json", [&output] { output.format = "json"; }, "the same as --format json");
-  app.add_option("--out", output.out,
-                 "file, as table.csv, table.json, table.md or table.tex (default: standard output)");
-}
-
-void add_trust_option(CLI::App& app, bool& trust_config) {
-  app.add_flag("--trust-config", trust_config,
-               "count a config.json whose model_type or keys kvlab does not know as if they changed nothing");
-}
-
-void add_options(CLI::App& tables, TablesOptions& options) {
-  tables
-      .add_option(
-          "--model", options.models,
-          "presets (`kvlab list --models`) or config.json files, separated by ',' (default: llama-3-8b)")
-      ->delimiter(',');
-  add_trust_option(tables, options.trust_config);
-  tables.add_option("--variants", options.variants, "specs, separated by ';'; {a,b} in one stands for each");
-  tables.add_option("--lengths", options.lengths,
-                    "tokens: 1024,4096, or 1K..128K for each doubling (default: up to the trained context)");
-  tables.add_option("--batch", options.batch, "sequences of each length (default: 1)")
-      ->check(CLI::Range(1, 65536));
-  tables.add_option(
-      "--measure", options.measure,
-      "build, fill and count caches up to this size (default: 256MiB); larger ones are computed");
-  tables.add_option("--budget", options.budget, "list what fits into 16GiB (or 16GB) instead of growth");
-  tables.add_option(
-      "--weights", options.weights,
-      "weights' part of the budget, as 13.5GB (default: parameters x dtype of the model's file)");
-  tables.add_option("--disk", options.disk,
-                    "most disk space for files of tiers, as 100GB (default: no limit)");
-  add_output_options(tables, options.output);
-}
-
-void add_options(CLI::App& app, PlanOptions& options) {
-  app.add_option("--model", options.model, "preset (`kvlab list --models`) or config.json")
-      ->capture_default_str();
-  add_trust_option(app, options.trust_config);
-  app.add_option("--memory", options.memory, "memory of the machine for weights and caches, as 24GB")
-      ->required();
-  app.add_option("--weights", options.weights,
-                 "weights' part of that memory, as 8.5GB (default: parameters x dtype of the model's file)");
-  app.add_option("--variants", options.variants, "specs, separated by ';'; {a,b} in one stands for each")
-      ->capture_default_str();
-  app.add_option("--trace", options.trace, "requests: a file of Azure, BurstGPT, Mooncake or Qwen-Bailian");
-  app.add_option("--arrivals", options.arrivals,
-                 "arrivals a second: poisson(RATE) or gamma(RATE,CV) (default: the trace's)");
-  app.add_option("--requests", options.requests, "number of requests (default: the trace's)")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--context", options.context, "instead of a trace: tokens of each user, as 128K");
-  app.add_option("--users", options.users, "with --context: users at once")->check(CLI::Range(1, 65536));
-  app.add_option("--device", options.device,
-                 "machine whose times are assumed: read_gbps=1008,flops=165e12,link_gbps=25");
-  app.add_option("--step-tokens", options.scheduler.step_tokens,
-                 "tokens of a step: decode, then chunks of prompts")
-      ->check(CLI::Range(1, 1 << 24))
-      ->capture_default_str();
-  app.add_option("--max-running", options.scheduler.max_running, "most sequences at once")
-      ->check(CLI::Range(1, 65536))
-      ->capture_default_str();
-  app.add_option("--preempt", options.preempt, "recompute or swap the youngest sequence if memory runs out")
-      ->check(one_of({"recompute", "swap"}))
-      ->capture_default_str();
-  app.add_option("--prefix-blocks", options.prefix_blocks,
-                 "tokens of a block of a prefix cache; the first is the table's (default: the trace's)")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 65536));
-  app.add_option("--hit-curve", options.hit_curve,
-                 "CSV file for the prefix cache's hit rates over all capacities");
-  app.add_option("--quality", options.quality,
-                 "results folder of a quality run, as results/xeon-2core/quality: each variant's perplexity");
-  app.add_option("--seed", options.seed, "seed of drawn arrivals")->capture_default_str();
-  add_output_options(app, options.output);
-}
-
 void add_options(CLI::App& app, SummaryCommand& options) {
   app.add_option("results", options.folder, "a results folder")->required();
   add_table_option(app, options.full);
+  app.add_flag("--json", options.json, "print answers and cells as JSON");
 }
 
 void add_options(CLI::App& app, experiments::SampleOptions& options) {
@@ -228,6 +151,7 @@ void add_options(CLI::App& app, ListOptions& options) {
       ->check(one_of({"columns"}));
   app.add_flag("--pairs", options.pairs, "placements, codecs and retentions that work together, as Markdown");
   app.add_flag("--models", options.models, "the models of configs/models and their caches");
+  app.add_flag("--json", options.json, "print it as JSON")->excludes("--pairs");
 }
 
 void add_options(CLI::App& app, CompletionOptions& options) {
@@ -244,8 +168,8 @@ int print(const std::string& text) {
 
 int list(const ListOptions& options) {
   if (options.pairs) return print(pairs_page());
-  if (options.models) return print(model_listing());
-  return print(options.what.empty() ? listing() : columns_listing());
+  if (options.models) return print(model_listing(options.json));
+  return print(options.what.empty() ? listing(options.json) : columns_listing(options.json));
 }
 
 // The commands with their options and actions.
@@ -267,6 +191,9 @@ class Commands {
     commands_.emplace_back(
         app.add_subcommand("environment", "print what env.json says of the machine and the build"),
         [] { return print(io::json_text(measure::describe_environment(), 2) + "\n"); });
+    commands_.emplace_back(app.add_subcommand("schema", "print a JSON schema of configs, for editors"), [] {
+      return print(io::json_text(config::config_schema(experiments::catalog()), 1) + "\n");
+    });
     add("sample", "print what a model writes, with the full f32 cache", sample_,
         [](const experiments::SampleOptions& options) {
           std::fputs(experiments::sample_documents(options).c_str(), stdout);  // data, kept byte for byte
@@ -291,6 +218,8 @@ class Commands {
         throw std::invalid_argument(std::string(of.name) + " is the launcher's: ./kvlab " + of.name);
       });
     }
+    for (const auto& [command, action] : commands_) command->footer(examples_of(command->get_name()));
+    app.footer(examples_of(""));
     help_ = app.help();  // a chosen command has its own help
   }
 
@@ -373,7 +302,7 @@ int command_line(int argc, char** argv) {
   app.failure_message([](const CLI::App* of, const CLI::Error& error) {
     return "kvlab: " + io::as_message(mistake_in(*of, error)) + " (--help shows how)\n";
   });
-  app.set_version_flag("--version", kVersion);
+  app.set_version_flag("--version", kVersion, "print the version and stop");
   app.require_subcommand(1);
   Commands commands(app);
   try {

@@ -14,6 +14,8 @@
 #include "harness/claims/claims_table.h"
 #include "harness/claims/reproduce.h"
 #include "harness/claims/source_tables.h"
+#include "harness/cli/dry_run.h"
+#include "harness/cli/example_dump.h"
 #include "harness/cli/progress.h"
 #include "harness/cli/shards.h"
 #include "harness/cli/summary.h"
@@ -22,10 +24,13 @@
 #include "harness/experiments/experiment.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/io/bytes.h"
+#include "harness/io/json.h"
+#include "harness/io/model_files.h"
 #include "harness/io/paths.h"
 #include "harness/io/python.h"
 #include "harness/io/text.h"
 #include "harness/results/cell_columns.h"
+#include "harness/results/results_folder.h"
 #include "harness/results/table.h"
 
 namespace kv::cli {
@@ -55,7 +60,7 @@ bool any_is(results::Status status, std::span<const results::Row> cells) {
 }
 
 // Draws what was measured. Returns the exit code: outputs may have failed verification, and nothing may have been measured.
-int finish(std::span<const results::Row> cells, const std::string& folder, bool draws) {
+int finish(std::span<const results::Row> cells, const std::string& folder, bool draws, std::FILE* said) {
   if (!cells.empty() && !any_is(results::Status::kOk, cells) && !any_is(results::Status::kFailed, cells)) {
     const results::Row& first = cells.front();
     const std::string why = "none of " + std::to_string(cells.size()) + " cells was measured, as '" +
@@ -64,26 +69,29 @@ int finish(std::span<const results::Row> cells, const std::string& folder, bool 
     std::fprintf(stderr, "kvlab: %s\n", io::as_message(why).c_str());
     return kUserError;
   }
-  const int drawn = draws ? draw(folder) : 0;
+  const int drawn = draws ? draw(folder, said) : 0;
   return any_is(results::Status::kFailed, cells) ? kCellFailed : drawn;
 }
 
 }  // namespace
 
 // Python draws the charts; the launcher passes its path.
-int draw(const std::string& out) {
+int draw(const std::string& out, std::FILE* said) {
   const char* python = std::getenv("KVLAB_PYTHON");
   if (!python || !*python) {
     std::fprintf(stderr, "charts: `kvlab plot %s` draws them\n", out.c_str());
     return 0;
   }
-  const int code = io::run_python("plots/report.py", {out}, nullptr);
+  std::string lines;
+  const int code = io::run_python("plots/report.py", {out}, &lines);
+  std::fputs(lines.c_str(), said);
   if (code >= 0) return code;
   std::fprintf(stderr, "charts: cannot run %s\n", python);
   return kUserError;
 }
 
 int run(const RunOptions& options) {
+  if (options.dry_run) io::make_nothing();
   const config::Config sweep = experiments::load_config(options.config, options.overrides);
   const experiments::Shard shard =
       options.shard.empty() ? experiments::Shard{} : experiments::parse_shard(options.shard);
@@ -95,6 +103,10 @@ int run(const RunOptions& options) {
     throw std::invalid_argument("--resume needs --out with the folder of the interrupted run");
   const std::filesystem::path folder =
       options.out.empty() ? default_out(sweep.name) : std::filesystem::path(options.out);
+  if (options.dry_run) {
+    std::fputs(io::printable(dry_run({sweep, shard, folder, options.resume}, options.json)).c_str(), stdout);
+    return 0;
+  }
   watch_signals();
   Progress progress;
   const experiments::RunOutcome outcome = experiments::run_config(
@@ -106,17 +118,21 @@ int run(const RunOptions& options) {
               .progress = [&](int done, int total, const std::string& what, double weight,
                               double all) { progress.update(done, total, what, weight, all); }});
   progress.clear();
-  std::fputs(summary_text(outcome.cells, folder.string(), options.full).c_str(), stdout);
+  std::fputs(options.json ? summary_json(outcome.cells, folder.string(), outcome.finished).c_str()
+                          : summary_text(outcome.cells, folder.string(), options.full).c_str(),
+             stdout);
+  std::FILE* const said = options.json ? stderr : stdout;
   if (!outcome.finished) {
-    std::printf("\nstopped; what is finished is in %s: the same command with --out %s --resume goes on\n",
-                folder.string().c_str(), folder.string().c_str());
+    std::fprintf(said,
+                 "\nstopped; what is finished is in %s: the same command with --out %s --resume goes on\n",
+                 folder.string().c_str(), folder.string().c_str());
     return kStopped;
   }
-  std::printf("\nresults: %s\n", folder.string().c_str());
+  std::fprintf(said, "\nresults: %s\n", folder.string().c_str());
   std::fflush(stdout);
   // A shard is only a part, which may have nothing to measure: `kvlab merge` comes first.
   if (shard.of > 1) return any_is(results::Status::kFailed, outcome.cells) ? kCellFailed : 0;
-  return finish(outcome.cells, folder.string(), !options.no_plots);
+  return finish(outcome.cells, folder.string(), !options.no_plots, said);
 }
 
 std::string summary_text(std::span<const results::Row> cells, const std::string& folder, bool full) {
@@ -129,11 +145,21 @@ int print_summary(const SummaryCommand& options) {
   if (!std::filesystem::exists(file))
     throw std::invalid_argument(options.folder + " is no results folder: it has no cells.csv");
   const std::vector<results::Row> cells = results::read_csv(file, experiments::cell_table());
-  std::fputs(summary_text(cells, options.folder, options.full).c_str(), stdout);
+  const nlohmann::json environment = results::environment_in(options.folder);
+  const bool finished = !io::text_at(environment, "/finished").empty();
+  std::fputs(options.json ? summary_json(cells, options.folder, finished).c_str()
+                          : summary_text(cells, options.folder, options.full).c_str(),
+             stdout);
   return 0;
 }
 
 int eval(const EvalOptions& options) {
+  if (!options.example.empty()) {
+    write_example_dump(options.example);
+    std::printf("dump: %s\ntry: kvlab eval %s --variants 'contiguous/f16;paged/q8_0' --out my-eval\n",
+                options.example.c_str(), options.example.c_str());
+    return 0;
+  }
   const std::vector<results::Row> cells = run_eval(options);
   for (const results::Row& cell : cells) {
     if (cell[results::kStatus] == results::Status::kOk) continue;
@@ -144,7 +170,7 @@ int eval(const EvalOptions& options) {
   }
   std::printf("%s\nresults: %s\n", summary_text(cells, options.out, false).c_str(), options.out.c_str());
   std::fflush(stdout);
-  return finish(cells, options.out, !options.no_plots);
+  return finish(cells, options.out, !options.no_plots, stdout);
 }
 
 int reproduce(const ReproduceOptions& options) {

@@ -1,6 +1,7 @@
 // The commands `kvlab run`, `eval`, `summary` and `reproduce`, and the exit codes of all commands.
 #pragma once
 
+#include <cstdio>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,18 +23,20 @@ struct RunOptions {
   bool full = false;    // all tables, same as SummaryOptions::full
   std::string shard;    // "2/4"; empty: all
   int list_shards = 0;  // only list the points of this many shards
+  bool dry_run = false;
+  bool json = false;
 };
 // Measures, prints, draws. Returns the exit code.
 int run(const RunOptions& options);
 
-// Draws the charts of a results folder, if there is a Python for it. Returns the exit code.
-int draw(const std::string& out);
+// Draws the charts of a results folder, if there is a Python for it, whose output goes to `said`. Returns the exit code.
+int draw(const std::string& out, std::FILE* said = stdout);
 
 int eval(const EvalOptions& options);
 
 struct SummaryCommand {
   std::string folder;
-  bool full = false;
+  bool full = false, json = false;
 };
 int print_summary(const SummaryCommand& options);
 // The terminal's summary of cells in `folder`.

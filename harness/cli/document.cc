@@ -1,10 +1,12 @@
 #include "harness/cli/document.h"
 
+#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <limits>
 #include <stdexcept>
 
 #include "harness/cli/terminal.h"
+#include "harness/cli/typos.h"
 #include "harness/results/append_file.h"
 
 namespace kv::cli {
@@ -39,6 +41,23 @@ std::string TableOutput::deliver(const std::string& text) const {
   if (out.empty()) return text;
   results::write_whole(out, text);
   return "table: " + out + "\n";
+}
+
+void add_output_options(CLI::App& app, TableOutput& output) {
+  app.add_option("--units", output.units, "binary (GiB) or decimal (GB)")
+      ->check(one_of({"binary", "decimal"}));
+  app.add_option("--format", output.format,
+                 "terminal, csv, json, markdown or latex (default: from the name of --out, else terminal)")
+      ->check(one_of({"terminal", "csv", "json", "markdown", "latex"}));
+  app.add_flag_callback(
+      "--json", [&output] { output.format = "json"; }, "the same as --format json");
+  app.add_option("--out", output.out,
+                 "file, as table.csv, table.json, table.md or table.tex (default: standard output)");
+}
+
+void add_trust_option(CLI::App& app, bool& trust_config) {
+  app.add_flag("--trust-config", trust_config,
+               "count a config.json whose model_type or keys kvlab does not know as if they changed nothing");
 }
 
 std::string with_units(const std::string& text, int64_t bytes, io::Units units) {

@@ -10,6 +10,10 @@
 #include "harness/io/text_table.h"
 #include "harness/results/table.h"
 
+namespace CLI {
+class App;
+}
+
 namespace kv::cli {
 
 struct TableOutput {
@@ -26,6 +30,10 @@ struct TableOutput {
   // Writes `out`, if it is set. Returns the text to print.
   std::string deliver(const std::string& text) const;
 };
+
+void add_output_options(CLI::App& app, TableOutput& output);
+// For a command that reads a model's config.json.
+void add_trust_option(CLI::App& app, bool& trust_config);
 
 // "16GB (14.9 GiB)": the user's text, and the tables' unit in brackets if it differs.
 std::string with_units(const std::string& text, int64_t bytes, io::Units units);

@@ -250,15 +250,16 @@ void write_results(const EvalOptions& options, const memory::RunContext& context
 }  // namespace
 
 void add_options(CLI::App& app, EvalOptions& options) {
-  app.add_option("dump", options.dump,
-                 "q [layers, q_heads, n, head_dim], k and v [layers, kv_heads, n, head_dim]")
-      ->required();
-  app.add_option("--variants", options.variants, "specs, separated by ';'; {a,b} in one stands for each")
-      ->required();
+  app.add_option(
+      "dump", options.dump,
+      "safetensors with three tensors in F32, F16 or BF16, after RoPE: \"q\" [layers, q_heads, tokens, "
+      "head_dim], \"k\" and \"v\" [layers, kv_heads, tokens, head_dim]");
+  app.add_option("--variants", options.variants, "specs, separated by ';'; {a,b} in one stands for each");
+  app.add_option("--example", options.example, "only write a dump to try, 1 MB");
   app.add_option("--prompt", options.prompt, "first tokens as one causal prefill, as 192 or 4K")
       ->transform(token_count())
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--out", options.out, "results folder")->required();
+  app.add_option("--out", options.out, "results folder");
   app.add_option("--threads", options.threads, "threads (default: one a core)")->check(CLI::Range(1, 4096));
   app.add_option("--isa", options.isa, "instruction set of the kernels");
   app.add_option("--arithmetic", options.arithmetic,
@@ -270,6 +271,9 @@ void add_options(CLI::App& app, EvalOptions& options) {
 }
 
 std::vector<results::Row> run_eval(const EvalOptions& options) {
+  if (options.dump.empty() || options.variants.empty() || options.out.empty())
+    throw std::invalid_argument(
+        "eval needs a dump, --variants and --out; --example dump.safetensors writes a dump to try");
   std::vector<LayerSpecs> specs = parse_variants(options.variants);
   if (options.arithmetic == "int8")
     for (LayerSpecs& spec : specs) spec = with_int8_arithmetic(spec);

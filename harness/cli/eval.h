@@ -14,6 +14,7 @@ class App;
 namespace kv::cli {
 
 struct EvalOptions {
+  std::string example;  // a dump to write, instead of an evaluation
   std::string dump;
   std::string variants;  // specs, separated by ';'
   int64_t prompt = 0;    // the first tokens, as one causal prefill; later ones come singly

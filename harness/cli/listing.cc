@@ -3,6 +3,7 @@
 #include <toml++/toml.h>
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "harness/experiments/experiment.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/io/paths.h"
+#include "harness/io/text.h"
 #include "harness/results/table.h"
 #include "harness/verify/metrics/metrics.h"
 #include "harness/workload/workload.h"
@@ -28,23 +30,25 @@ std::string padded(std::string_view text, size_t width) {
   return out;
 }
 
+using Json = nlohmann::ordered_json;
+
 template <class Table>
-std::string entries(const char* kind, const Table& table) {
-  std::string text = std::string(kind) + "\n";
+Json entries(const Table& table) {
+  Json all = Json::array();
   for (const auto* entry : table) {
-    text += "  " + padded(entry->name, 14) + std::string(entry->help);
-    if (!entry->source.empty()) text += "  [" + std::string(entry->source) + "]";
-    text += "\n";
-    for (const Parameter& p : entry->parameters) {
-      text += "    " + padded(p.name, 12) + padded(p.range(), 17) + " default " + padded(p.fallback, 12) +
-              std::string(p.help) + "\n";
-    }
+    Json parameters = Json::array();
+    for (const Parameter& p : entry->parameters)
+      parameters.push_back(
+          {{"name", p.name}, {"range", p.range()}, {"default", p.fallback}, {"help", p.help}});
+    all.push_back({{"name", entry->name},
+                   {"help", entry->help},
+                   {"source", entry->source},
+                   {"parameters", std::move(parameters)}});
   }
-  return text + "\n";
+  return all;
 }
 
-std::string configs() {
-  std::string text = "configs\n";
+Json configs() {
   std::vector<std::filesystem::path> files;
   const std::filesystem::path folder = io::project_home() / "configs";
   if (std::filesystem::is_directory(folder)) {
@@ -53,6 +57,7 @@ std::string configs() {
     }
   }
   std::sort(files.begin(), files.end());
+  Json all = Json::array();
   for (const auto& file : files) {
     std::string title;
     try {
@@ -60,71 +65,116 @@ std::string configs() {
     } catch (const std::invalid_argument&) {
       title = "(not valid TOML)";
     }
-    text += "  " + padded("configs/" + file.filename().string(), 32) + title + "\n";
+    all.push_back({{"name", "configs/" + file.filename().string()}, {"help", title}});
+  }
+  return all;
+}
+
+// All that `kvlab list` shows, by its headings.
+Json everything() {
+  Json all;
+  all["placements"] = entries(kPlacements);
+  all["codecs"] = entries(kCodecs);
+  all["retentions"] = entries(kRetentions);
+  all["selections"] = entries(kSelections);
+  all["configs"] = configs();
+  all["models"] = config::preset_names();
+  for (const experiments::Experiment* experiment : experiments::experiments())
+    all["experiments"].push_back({{"name", experiment->info.name}, {"help", experiment->info.help}});
+  for (const workload::FamilyInfo& family : workload::synthetic_families())
+    all["workloads"].push_back({{"name", family.name}, {"help", family.formula}});
+  all["workloads"].push_back({{"name", "dump"}, {"help", "q, k and v of a safetensors file"}});
+  all["workloads"].push_back({{"name", "model"}, {"help", "a model's own layers on a text"}});
+  for (const verify::Metric* m : verify::metrics())
+    all["metrics"].push_back({{"name", m->column.name},
+                              {"unit", m->column.unit},
+                              {"better", m->better},
+                              {"help", m->column.meaning}});
+  all["isas"] = cpu::available_isas();
+  return all;
+}
+
+std::string text_at(const Json& object, const char* key) { return object.at(key).get<std::string>(); }
+
+std::string entries_text(const Json& all, const char* kind, size_t width = 14) {
+  std::string text = std::string(kind) + "\n";
+  for (const Json& entry : all.at(kind)) {
+    text += "  " + padded(text_at(entry, "name"), width);
+    if (entry.contains("better"))
+      text += padded(text_at(entry, "unit") + ", " + text_at(entry, "better") + " is better", 24);
+    text += text_at(entry, "help");
+    if (const std::string source = entry.value("source", ""); !source.empty()) text += "  [" + source + "]";
+    text += "\n";
+    for (const Json& p : entry.value("parameters", Json::array())) {
+      text += "    " + padded(text_at(p, "name"), 12) + padded(text_at(p, "range"), 17) + " default " +
+              padded(text_at(p, "default"), 12) + text_at(p, "help") + "\n";
+    }
   }
   return text + "\n";
 }
 
+// The experiments that write a column, unless all do.
+std::vector<std::string> writers_of(const results::AnyColumn& column) {
+  std::vector<std::string> names;
+  for (const experiments::Experiment* experiment : experiments::experiments()) {
+    const bool writes = std::ranges::any_of(experiment->columns, [&](const experiments::ColumnGroup& group) {
+      return std::ranges::any_of(group.columns,
+                                 [&](const results::AnyColumn* own) { return own->name == column.name; });
+    });
+    if (writes) names.emplace_back(experiment->info.name);
+  }
+  return names.size() == experiments::experiments().size() ? std::vector<std::string>() : names;
+}
+
+// By file.
+Json columns() {
+  Json all;
+  const auto add = [&](const results::Table& table) {
+    const bool is_of_cells = &table == &experiments::cell_table();
+    Json& own = all[std::string(table.file)];
+    for (const results::AnyColumn* c : table.columns)
+      own.push_back({{"name", c->name},
+                     {"type", results::type_name(c->type)},
+                     {"unit", c->unit},
+                     {"help", c->meaning},
+                     {"experiments", is_of_cells ? writers_of(*c) : std::vector<std::string>()}});
+  };
+  add(experiments::cell_table());
+  for (const results::Table* table : experiments::side_tables()) add(*table);
+  add(kHeads);
+  return all;
+}
+
 }  // namespace
 
-std::string columns_listing() {
+std::string columns_listing(bool json) {
+  const Json all = columns();
+  if (json) return all.dump(1) + "\n";
   std::string text;
-  std::map<std::string_view, std::set<std::string_view>> writers;
-  for (const experiments::Experiment* experiment : experiments::experiments()) {
-    for (const experiments::ColumnGroup& group : experiment->columns) {
-      for (const results::AnyColumn* column : group.columns)
-        writers[column->name].insert(experiment->info.name);
+  for (const auto& [file, own] : all.items()) {
+    text += (text.empty() ? "" : "\n") + file + "\n";
+    for (const Json& c : own) {
+      const std::string writers = io::joined(c.at("experiments").get<std::vector<std::string>>(), " ");
+      text += "  " + padded(text_at(c, "name"), 26) + padded(text_at(c, "type"), 9) +
+              padded(text_at(c, "unit"), 10) + text_at(c, "help") +
+              (writers.empty() ? "" : " [" + writers + "]") + "\n";
     }
   }
-  const auto some = [&](const results::AnyColumn& column) {
-    const std::set<std::string_view>& names = writers[column.name];
-    if (names.size() == experiments::experiments().size()) return std::string();
-    std::string list;
-    for (const experiments::Experiment* experiment : experiments::experiments()) {
-      if (names.contains(experiment->info.name))
-        list += (list.empty() ? " [" : " ") + std::string(experiment->info.name);
-    }
-    return list + "]";
-  };
-  const auto add = [&](const results::Table& table, const auto& after) {
-    text += (text.empty() ? "" : "\n") + std::string(table.file) + "\n";
-    for (const results::AnyColumn* c : table.columns) {
-      text += "  " + padded(c->name, 26) + padded(results::type_name(c->type), 9) + padded(c->unit, 10) +
-              std::string(c->meaning) + after(*c) + "\n";
-    }
-  };
-  const auto nothing = [](const results::AnyColumn&) { return ""; };
-  add(experiments::cell_table(), some);
-  for (const results::Table* table : experiments::side_tables()) add(*table, nothing);
-  add(kHeads, nothing);
   return text;
 }
 
-std::string listing() {
+std::string listing(bool json) {
+  const Json all = everything();
+  if (json) return all.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
   std::string text =
       "A spec is placement[/codec][/retention][/selection]; what is left out is contiguous/f32/full/all.\n"
       "Layers of a model may have their own: SPEC + 0-1:SPEC + sliding:SPEC, by number or by kind.\n\n";
-  text += entries("placements", kPlacements) + entries("codecs", kCodecs) +
-          entries("retentions", kRetentions) + entries("selections", kSelections) + configs();
-  text += "models\n  " + std::to_string(config::preset_names().size()) +
+  for (const char* kind : {"placements", "codecs", "retentions", "selections"})
+    text += entries_text(all, kind);
+  text += entries_text(all, "configs", 32) + "models\n  " + std::to_string(all.at("models").size()) +
           " in configs/models: `kvlab list --models`\n\n";
-  text += "experiments\n";
-  for (const experiments::Experiment* experiment : experiments::experiments())
-    text += "  " + padded(experiment->info.name, 14) + std::string(experiment->info.help) + "\n";
-  text += "\nworkloads\n";
-  for (const workload::FamilyInfo& family : workload::synthetic_families()) {
-    text += "  " + padded(family.name, 14) + std::string(family.formula) + "\n";
-  }
-  text +=
-      "  dump          q, k and v of a safetensors file\n  model         a llama2.c model's own layers on a "
-      "text\n\n";
-  text += "metrics\n";
-  for (const verify::Metric* m : verify::metrics()) {
-    text += "  " + padded(m->column.name, 14) +
-            padded(std::string(m->column.unit) + ", " + std::string(m->better) + " is better", 24) +
-            std::string(m->column.meaning) + "\n";
-  }
-  text += "\ninstruction sets of this build and machine, best first\n  ";
+  for (const char* kind : {"experiments", "workloads", "metrics"}) text += entries_text(all, kind);
+  text += "instruction sets of this build and machine, best first\n  ";
   for (const std::string& isa : cpu::available_isas()) text += isa + " ";
   text += "\n";
   const std::string left_out = cpu::why_isas_are_missing();

@@ -5,9 +5,10 @@
 
 namespace kv::cli {
 
-std::string listing();
+// `json`: the same as JSON (fields: harness/README.md).
+std::string listing(bool json);
 
 // `kvlab list columns`: name, unit and meaning of every column of a results folder, from its declaration.
-std::string columns_listing();
+std::string columns_listing(bool json);
 
 }  // namespace kv::cli

@@ -1,5 +1,6 @@
 #include "harness/cli/plan.h"
 
+#include <CLI/CLI.hpp>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -7,6 +8,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "harness/cli/typos.h"
 #include "harness/cli/variants_option.h"
 #include "harness/experiments/experiment.h"
 #include "harness/experiments/written_columns.h"
@@ -103,6 +105,47 @@ planner::QualityRun read_quality(const std::string& folder) {
 }
 
 }  // namespace
+
+void add_options(CLI::App& app, PlanOptions& options) {
+  app.add_option("--model", options.model, "preset (`kvlab list --models`) or config.json")
+      ->capture_default_str();
+  add_trust_option(app, options.trust_config);
+  app.add_option("--memory", options.memory, "memory of the machine for weights and caches, as 24GB")
+      ->required();
+  app.add_option("--weights", options.weights,
+                 "weights' part of that memory, as 8.5GB (default: parameters x dtype of the model's file)");
+  app.add_option("--variants", options.variants, "specs, separated by ';'; {a,b} in one stands for each")
+      ->capture_default_str();
+  app.add_option("--trace", options.trace, "requests: a file of Azure, BurstGPT, Mooncake or Qwen-Bailian");
+  app.add_option("--arrivals", options.arrivals,
+                 "arrivals a second: poisson(RATE) or gamma(RATE,CV) (default: the trace's)");
+  app.add_option("--requests", options.requests, "number of requests (default: the trace's)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--context", options.context, "instead of a trace: tokens of each user, as 128K");
+  app.add_option("--users", options.users, "with --context: users at once")->check(CLI::Range(1, 65536));
+  app.add_option("--device", options.device,
+                 "machine whose times are assumed: read_gbps=1008,flops=165e12,link_gbps=25");
+  app.add_option("--step-tokens", options.scheduler.step_tokens,
+                 "tokens of a step: decode, then chunks of prompts")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+  app.add_option("--max-running", options.scheduler.max_running, "most sequences at once")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  app.add_option("--preempt", options.preempt, "recompute or swap the youngest sequence if memory runs out")
+      ->check(one_of({"recompute", "swap"}))
+      ->capture_default_str();
+  app.add_option("--prefix-blocks", options.prefix_blocks,
+                 "tokens of a block of a prefix cache; the first is the table's (default: the trace's)")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 65536));
+  app.add_option("--hit-curve", options.hit_curve,
+                 "CSV file for the prefix cache's hit rates over all capacities");
+  app.add_option("--quality", options.quality,
+                 "results folder of a quality run, as results/xeon-2core/quality: each variant's perplexity");
+  app.add_option("--seed", options.seed, "seed of drawn arrivals")->capture_default_str();
+  add_output_options(app, options.output);
+}
 
 std::string run_plan(const PlanOptions& o) {
   planner::PlanTable table;

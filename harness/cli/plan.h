@@ -8,6 +8,10 @@
 #include "harness/cli/document.h"
 #include "harness/planner/trace_replay.h"
 
+namespace CLI {
+class App;
+}
+
 namespace kv::cli {
 
 struct PlanOptions {
@@ -20,10 +24,12 @@ struct PlanOptions {
   int64_t requests = 0;  // 0: the trace's
   int64_t users = 0;
   std::vector<int64_t> prefix_blocks;
-  planner::Scheduler scheduler;
+  planner::SchedulerSettings scheduler;
   uint64_t seed = 1;
   TableOutput output;
 };
+
+void add_options(CLI::App& app, PlanOptions& options);
 
 // Returns the text to print. Throws std::invalid_argument, or std::runtime_error if a file cannot be written.
 std::string run_plan(const PlanOptions& options);

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "harness/cli/dry_run.h"
 #include "harness/experiments/plan.h"
 #include "harness/experiments/shard.h"
 #include "harness/io/aligned_text.h"
@@ -12,12 +13,9 @@
 namespace kv::cli {
 namespace {
 
-// Quickstart's 197,760 tokens took 49 s on 2 cores of a Xeon.
-constexpr double kTokensPerSecond = 4000.0;
-
 std::string minutes(double weight) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.1f", weight / kTokensPerSecond / 60.0);
+  std::snprintf(text, sizeof text, "%.1f", rough_seconds(weight) / 60.0);
   return text;
 }
 

@@ -6,7 +6,9 @@
 #include "harness/cli/cell_text.h"
 #include "harness/cli/summary_tables.h"
 #include "harness/cli/terminal.h"
+#include "harness/measure/noise.h"
 #include "harness/measure/peer_columns.h"
+#include "harness/measure/roofline_columns.h"
 #include "harness/measure/time_columns.h"
 #include "harness/results/cell_columns.h"
 
@@ -50,6 +52,23 @@ std::string noise_line(const Cells& cells) {
                      " of the processors, the hypervisor " + percent(steal) + "; " + std::to_string(noisy) +
                      " of " + std::to_string(timed) + " timed cells are noisy";
   return text + (first ? ", as " + (*first)[results::kCell] + ": " + (*first)[measure::kNoise] : "") + "\n";
+}
+
+// Counts the cells in which attention read faster than the loop that is its ceiling.
+std::string ceiling_line(const Cells& cells) {
+  int shares = 0, beyond = 0;
+  double most = 0.0;
+  for (const results::Row* row : cells) {
+    const results::Number& share = (*row)[measure::kCeilingShare];
+    if (!share) continue;
+    ++shares;
+    beyond += *share > measure::kMostHotShare;
+    most = std::max(most, *share);
+  }
+  if (beyond == 0) return "";
+  return "Ceiling: " + std::to_string(beyond) + " of " + std::to_string(shares) +
+         " cells read faster than the measured bandwidth, up to " + percent(most) +
+         " of it: their ceiling_share says nothing\n";
 }
 
 // Counts the cells that could not be measured, with the first reason.
@@ -127,8 +146,9 @@ std::string summary(std::span<const results::Row> rows, const SummaryOptions& op
   Cells cells;
   for (const results::Row& row : rows) cells.push_back(&row);
   std::string end;
-  for (const std::string& line : {left_out_line(cells), keeps_all_line(cells), sentences(cells),
-                                  peers_line(cells), aa_line(cells), noise_line(cells)}) {
+  for (const std::string& line :
+       {left_out_line(cells), keeps_all_line(cells), sentences(cells), peers_line(cells), aa_line(cells),
+        noise_line(cells), ceiling_line(cells)}) {
     if (!line.empty()) end += wrapped(line, options.width);
   }
   if (!end.empty()) end = "\n" + end;

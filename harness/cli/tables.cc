@@ -1,12 +1,15 @@
 #include "harness/cli/tables.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
 
 #include "harness/cli/progress.h"
+#include "harness/cli/typos.h"
 #include "harness/cli/variants_option.h"
 #include "harness/io/token_count.h"
 #include "harness/tables/fit_table.h"
@@ -136,6 +139,30 @@ std::string fits(const TablesOptions& options, const std::vector<config::Geometr
 
 }  // namespace
 
+void add_options(CLI::App& tables, TablesOptions& options) {
+  tables
+      .add_option(
+          "--model", options.models,
+          "presets (`kvlab list --models`) or config.json files, separated by ',' (default: llama-3-8b)")
+      ->delimiter(',');
+  add_trust_option(tables, options.trust_config);
+  tables.add_option("--variants", options.variants, "specs, separated by ';'; {a,b} in one stands for each");
+  tables.add_option("--lengths", options.lengths,
+                    "tokens: 1024,4096, or 1K..128K for each doubling (default: up to the trained context)");
+  tables.add_option("--batch", options.batch, "sequences of each length (default: 1)")
+      ->check(CLI::Range(1, 65536));
+  tables.add_option(
+      "--measure", options.measure,
+      "build, fill and count caches up to this size (default: 256MiB); larger ones are computed");
+  tables.add_option("--budget", options.budget, "list what fits into 16GiB (or 16GB) instead of growth");
+  tables.add_option(
+      "--weights", options.weights,
+      "weights' part of the budget, as 13.5GB (default: parameters x dtype of the model's file)");
+  tables.add_option("--disk", options.disk,
+                    "most disk space for files of tiers, as 100GB (default: no limit)");
+  add_output_options(tables, options.output);
+}
+
 std::string run_tables(const TablesOptions& options) {
   if (!options.weights.empty() && options.budget.empty())
     throw std::invalid_argument("--weights counts against a budget; give --budget, as in --budget 16GiB");
@@ -151,7 +178,8 @@ std::string run_tables(const TablesOptions& options) {
   return options.output.deliver(text);
 }
 
-std::string model_listing() {
+std::string model_listing(bool json) {
+  nlohmann::ordered_json models = nlohmann::ordered_json::array();
   io::TextTable table;
   table.title = "Geometries in configs/models; any other Hugging Face config.json works by its path.";
   table.corner = "model";
@@ -169,6 +197,17 @@ std::string model_listing() {
     const std::string all = std::to_string(g.model_layers), keeping = std::to_string(g.layers);
     const std::string local = g.windowed_layers == g.layers ? "" : " in " + std::to_string(g.windowed_layers);
     const int64_t cache = tables::ModelMemory(g, f16, {8192, 1}).predicted_bytes();
+    models.push_back({{"name", name},
+                      {"layers", g.model_layers},
+                      {"cached_layers", g.layers},
+                      {"latent_dim", g.latent_dim},
+                      {"kv_heads", g.kv_heads},
+                      {"head_dim", g.head_dim},
+                      {"window", g.window},
+                      {"windowed_layers", g.windowed_layers},
+                      {"trained_tokens", g.max_positions},
+                      {"parameters", g.parameters},
+                      {"f16_bytes_at_8192", cache}});
     table.rows.push_back({name,
                           {{keeping == all ? all : keeping + " of " + all},
                            {g.latent_dim > 0 ? "MLA" : std::to_string(g.kv_heads)},
@@ -178,7 +217,7 @@ std::string model_listing() {
                            {number(g.parameters)},
                            {io::human_bytes(cache, io::Units::kBinary)}}});
   }
-  return io::terminal_text(table, std::numeric_limits<size_t>::max());
+  return json ? models.dump(1) + "\n" : io::terminal_text(table, std::numeric_limits<size_t>::max());
 }
 
 }  // namespace kv::cli

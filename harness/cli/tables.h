@@ -6,6 +6,10 @@
 
 #include "harness/cli/document.h"
 
+namespace CLI {
+class App;
+}
+
 namespace kv::cli {
 
 struct TablesOptions {
@@ -24,10 +28,12 @@ struct TablesOptions {
   std::string disk;                // not empty: limit of files
 };
 
+void add_options(CLI::App& app, TablesOptions& options);
+
 // Returns the text to print. Throws std::invalid_argument, or std::runtime_error if `out` cannot be written.
 std::string run_tables(const TablesOptions& options);
 
-// The presets and their geometries, for `kvlab list --models`.
-std::string model_listing();
+// The presets and their geometries, for `kvlab list --models`; `json`: as JSON (fields: harness/README.md).
+std::string model_listing(bool json);
 
 }  // namespace kv::cli

@@ -37,9 +37,9 @@ std::string unexpected(const CLI::App& command, const std::string& argument) {
 CLI::Validator one_of(std::vector<std::string> values) {
   const std::string all = joined(values);
   return CLI::Validator(
-      [values = std::move(values), all](std::string& text) -> std::string {
+      [values = std::move(values)](std::string& text) -> std::string {
         if (std::count(values.begin(), values.end(), text) > 0) return "";
-        return "'" + text + "' is none of " + all + io::did_you_mean(text, values);
+        return "'" + text + "' is unknown" + io::known_names(text, values);
       },
       "{" + all + "}");
 }

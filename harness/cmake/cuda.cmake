@@ -11,7 +11,7 @@ elseif(NOT KVLAB_CUDA_SOURCES)
   set(why_not "this version has no kernels in kernels/cuda")
 else()
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES "80;90a")  # Ampere, whose code Ada runs too, and Hopper
+    set(CMAKE_CUDA_ARCHITECTURES "80-real;89;90a-real")  # Ampere, Ada with its fp8, whose intermediate code Blackwell runs, and Hopper
   endif()
   # Where NVIDIA's installer puts it, which few have in PATH. Told by the environment, since check_language only tries
   # a compiler that it finds itself; and one that was not tried may be broken, which would end the configuration.

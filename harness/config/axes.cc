@@ -108,15 +108,8 @@ void read_small_integers(Section& section, const std::string& key, int64_t most,
 
 void read_workloads(Section& section, const std::vector<std::string>& known,
                     std::vector<std::string>& workloads) {
-  workloads = section.texts("workload", workloads);
+  workloads = section.texts("workload", workloads, known);
   refuse_repeats(section, "workload", workloads);
-  for (const std::string& name : workloads) {
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    std::string list;
-    for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
-    section.fail("workload",
-                 "must be among " + list + ", not '" + name + "'" + io::did_you_mean(name, known));
-  }
 }
 
 // Calls `use` for each of an experiment's axes and keys.
@@ -137,6 +130,11 @@ std::string owners_of(std::string_view name, const Catalog& catalog) {
   return owners;
 }
 
+void read_key(const AnyKey& key, Section& section, Settings& settings) {
+  key.read(section, settings);
+  section.explain(key.name, key.help);
+}
+
 }  // namespace
 
 void read_axes(Section& section, Axes& axes, const Catalog& catalog) {
@@ -153,13 +151,13 @@ void read_axes(Section& section, Axes& axes, const Catalog& catalog) {
 void read_shared_keys(Section& section, SharedTable table, const Catalog& catalog, Settings& settings) {
   for (const ExperimentInfo& experiment : catalog.experiments) {
     each_key(experiment, [&](const AnyKey& key) {
-      if (key.table == table) key.read(section, settings);
+      if (key.table == table) read_key(key, section, settings);
     });
   }
 }
 
 void read_own_keys(Section& own, const ExperimentInfo& experiment, Settings& settings) {
-  each_key(experiment, [&](const AnyKey& key) { key.read(own, settings); });
+  each_key(experiment, [&](const AnyKey& key) { read_key(key, own, settings); });
 }
 
 void refuse_foreign_keys(const Section& own, const ExperimentInfo& experiment, const Catalog& catalog) {

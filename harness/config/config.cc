@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
 
@@ -23,6 +24,23 @@ std::function<std::string(std::string_view key)> placing(const Catalog& catalog)
   return [&catalog](std::string_view key) { return table_of(key, catalog); };
 }
 
+struct ModelKeys {
+  std::string preset, config, name;
+  bool trust_config;
+  int64_t q_heads, kv_heads, head_dim, layers;  // 0: not given
+};
+
+ModelKeys read_model_keys(Section& model) {
+  return {.preset = model.text("preset", ""),
+          .config = model.text("config", ""),
+          .name = model.text("name", ""),
+          .trust_config = model.boolean("trust_config", false),
+          .q_heads = model.integer("q_heads", 0, 1, 4096),
+          .kv_heads = model.integer("kv_heads", 0, 1, 4096),
+          .head_dim = model.integer("head_dim", 0, 8, kMaxHeadDim),
+          .layers = model.integer("layers", 0, 1, 1024)};
+}
+
 // `whole`: create weights for all of the model's layers; else for the measured ones. `served` is the model with all
 // of its layers; a config that gives the numbers serves as many as it measures.
 Geometry read_model(Section model, bool whole, const Catalog& catalog, Geometry& served) {
@@ -36,27 +54,28 @@ Geometry read_model(Section model, bool whole, const Catalog& catalog, Geometry&
     model.refuse(
         "needs one of: preset = \"llama-3-8b\", config = \"config.json\", or q_heads, kv_heads and head_dim");
   }
+  const ModelKeys keys = read_model_keys(model);
   Geometry g;
+  if (!file && keys.trust_config) model.fail("trust_config", "is for config = \"config.json\"");
   if (preset) {
-    g = preset_geometry(model.text("preset", ""));
+    g = preset_geometry(keys.preset);
   } else if (file) {
-    g = read_geometry(io::find_input(model.text("config", ""), "model config").string(),
-                      model.boolean("trust_config", false));
+    g = read_geometry(io::find_input(keys.config, "model config").string(), keys.trust_config);
   } else {
-    g.q_heads = static_cast<int>(model.integer("q_heads", 0, 1, 4096));
-    g.kv_heads = static_cast<int>(model.integer("kv_heads", g.q_heads, 1, 4096));
-    g.head_dim = static_cast<int>(model.integer("head_dim", 0, 8, kMaxHeadDim));
-    if (g.q_heads == 0 || g.head_dim == 0) model.refuse("needs q_heads and head_dim");
+    if (keys.q_heads == 0 || keys.head_dim == 0) model.refuse("needs q_heads and head_dim");
+    g.q_heads = static_cast<int>(keys.q_heads);
+    g.kv_heads = static_cast<int>(keys.kv_heads > 0 ? keys.kv_heads : keys.q_heads);
+    g.head_dim = static_cast<int>(keys.head_dim);
     g.name = "custom";
   }
-  g.name = model.text("name", g.name);
+  if (!keys.name.empty()) g.name = keys.name;
   if (whole && g.path.empty())
     model.refuse(
         "needs preset = \"llama-3.2-1b\" or config = \"config.json\" where workload.weights is \"random\"");
   if (whole && model.has("layers"))
     model.fail("layers", "is no choice where workload.weights is \"random\": a model has all of its layers");
   served = g;
-  if (!whole) g.layers = static_cast<int>(model.integer("layers", 1, 1, 1024));
+  if (!whole) g.layers = static_cast<int>(std::max<int64_t>(keys.layers, 1));
   if (g.path.empty()) {
     served.layers = served.model_layers = g.layers;
     served.kinds.resize(static_cast<size_t>(g.layers));
@@ -107,7 +126,7 @@ void read_measure(Section& section, MeasureConfig& m) {
   m.retries = static_cast<int>(section.integer("retries", m.retries, 0, 100));
   if (section.has("aa_test") && section.has("null_ab"))
     section.fail("null_ab", "is the older name of aa_test; give one of them");
-  m.aa_test = section.boolean(section.has("null_ab") ? "null_ab" : "aa_test", m.aa_test);
+  m.aa_test = section.boolean("aa_test", section.boolean("null_ab", m.aa_test));
   m.allocator = section.choice("allocator", m.allocator, {"warm", "fresh"});
   m.memory_share = section.number("memory_share", m.memory_share, 0.01, 1.0);
   m.memory = section.bytes("memory", m.memory, 1, INT64_MAX);
@@ -225,9 +244,9 @@ ExperimentConfig read_defaults(Section& top, const Config& config, const Catalog
   return defaults;
 }
 
-std::vector<std::string_view> names_of(const Catalog& catalog) {
-  std::vector<std::string_view> names;
-  for (const ExperimentInfo& info : catalog.experiments) names.push_back(info.name);
+std::vector<std::string> names_of(const Catalog& catalog) {
+  std::vector<std::string> names;
+  for (const ExperimentInfo& info : catalog.experiments) names.emplace_back(info.name);
   return names;
 }
 
@@ -239,24 +258,28 @@ std::string uncached_names(const Catalog& catalog) {
   return names;
 }
 
-std::vector<ExperimentConfig> read_experiments(Section& top, const Config& config, const Catalog& catalog) {
+// The sweeps of every experiment, by its name. A table may belong to an experiment that is not run.
+std::map<std::string, std::vector<ExperimentConfig>> read_sweeps(Section& top, const Config& config,
+                                                                 const Catalog& catalog) {
   const ExperimentConfig defaults = read_defaults(top, config, catalog);
-  const std::vector<std::string> kinds = top.texts("experiment", {});
+  std::map<std::string, std::vector<ExperimentConfig>> known;
+  for (const ExperimentInfo& info : catalog.experiments) {
+    known[std::string(info.name)] = read_own_tables(top, info, defaults, catalog);
+    top.explain(info.own_table(), info.help);
+  }
+  return known;
+}
+
+std::vector<ExperimentConfig> read_experiments(Section& top, const Config& config, const Catalog& catalog,
+                                               const std::vector<std::string>& kinds) {
   std::string names;
-  for (const std::string_view name : names_of(catalog))
-    names += (names.empty() ? "" : ", ") + std::string(name);
+  for (const std::string& name : names_of(catalog)) names += (names.empty() ? "" : ", ") + name;
   require(!kinds.empty(), config.path,
           "experiment is missing; it is one of " + names + ", or an array of them");
   refuse_repeats(top, "experiment", kinds);
-  // A table may belong to an experiment that is not run.
-  std::map<std::string, std::vector<ExperimentConfig>> known;
-  for (const ExperimentInfo& info : catalog.experiments)
-    known[std::string(info.name)] = read_own_tables(top, info, defaults, catalog);
+  const auto known = read_sweeps(top, config, catalog);
   std::vector<ExperimentConfig> experiments;
   for (const std::string& kind : kinds) {
-    if (!known.count(kind))
-      top.fail("experiment", "must be one of " + names + ", not '" + kind + "'" +
-                                 io::did_you_mean(kind, names_of(catalog)));
     const ExperimentInfo& info = info_of(catalog, kind);
     for (const ExperimentConfig& experiment : known.at(kind)) {
       require(!experiment.axes.variants.empty(), config.path,
@@ -277,6 +300,18 @@ std::vector<ExperimentConfig> read_experiments(Section& top, const Config& confi
   return experiments;
 }
 
+// The keys before all tables. Returns the experiments' names.
+std::vector<std::string> read_top(Section& top, const Catalog& catalog, Config& config) {
+  config.name = io::as_utf8(top.text("name", ""));
+  config.title = top.text("title", config.name);
+  config.seed = static_cast<uint64_t>(top.integer("seed", 1, 0, INT64_MAX));
+  config.threads = static_cast<int>(top.integer("threads", 0, 0, 4096));
+  config.isa = top.text("isa", "auto");
+  config.device = top.text("device", "cpu");
+  config.arithmetic = top.choice("arithmetic", "exact", {"exact", "int8"});
+  return top.texts("experiment", {}, names_of(catalog));
+}
+
 }  // namespace
 
 const ExperimentInfo& info_of(const Catalog& catalog, std::string_view experiment) {
@@ -293,17 +328,9 @@ Config load_config(const std::string& given_path, const Overrides& overrides, co
   apply_overrides(root, overrides, std::filesystem::path(config.path).stem().string(), catalog);
 
   Section top(root, config.path, "");
-  config.name = io::as_utf8(top.text("name", ""));
-  config.title = top.text("title", config.name);
-  config.seed = static_cast<uint64_t>(top.integer("seed", 1, 0, INT64_MAX));
-  config.threads = static_cast<int>(top.integer("threads", 0, 0, 4096));
-  config.isa = top.text("isa", "auto");
-  config.device = top.text("device", "cpu");
-  config.arithmetic = top.text("arithmetic", "exact");
-  if (config.arithmetic != "exact" && config.arithmetic != "int8")
-    top.fail("arithmetic", "must be exact or int8, not '" + config.arithmetic + "'");
+  const std::vector<std::string> kinds = read_top(top, catalog, config);
   config.workload = read_workload(top.section("workload"), catalog);
-  config.experiments = read_experiments(top, config, catalog);
+  config.experiments = read_experiments(top, config, catalog, kinds);
   // A real model and a dump have their own shape.
   Section model = top.section("model");
   const bool random = config.workload.weights == "random";
@@ -318,6 +345,21 @@ Config load_config(const std::string& given_path, const Overrides& overrides, co
   as_run << root << "\n";
   config.as_run = io::as_utf8(as_run.str());
   return config;
+}
+
+nlohmann::json config_schema(const Catalog& catalog) {
+  const toml::table nothing;
+  nlohmann::json schema{{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+                        {"title", "kvlab sweep config"},
+                        {"required", {"experiment"}}};
+  Section top(nothing, "", "", &schema);
+  Config config;
+  read_top(top, catalog, config);
+  config.workload = read_workload(top.section("workload"), catalog);
+  read_sweeps(top, config, catalog);
+  Section model = top.section("model");
+  read_model_keys(model);
+  return schema;
 }
 
 }  // namespace kv::config

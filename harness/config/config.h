@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <set>
 #include <string>
 #include <vector>
@@ -85,5 +86,8 @@ struct Overrides {
 
 // Throws std::invalid_argument with file, line, key and the correction. Unknown keys are mistakes.
 Config load_config(const std::string& path, const Overrides& overrides, const Catalog& catalog);
+
+// A JSON schema (draft 2020-12) of configs. The functions that read a config note each key that they ask for.
+nlohmann::json config_schema(const Catalog& catalog);
 
 }  // namespace kv::config

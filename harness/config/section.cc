@@ -3,6 +3,8 @@
 #include <toml++/toml.h>
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "harness/config/toml_depth.h"
@@ -12,19 +14,42 @@
 #include "harness/io/token_count.h"
 
 namespace kv::config {
-namespace {
 
-std::string joined(const auto& names) {
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-  return list;
-}
+using nlohmann::json;
+
+namespace {
 
 // "file.toml:12", or "--set" for a value of the command line.
 std::string place_of(const toml::node& node, const std::string& file) {
   const toml::source_region& from = node.source();
   if (from.path && *from.path == "--set") return *from.path;
   return from.begin.line > 0 ? file + ":" + std::to_string(from.begin.line) : file;
+}
+
+// JSON schemas of values. The largest integer is no limit.
+json schema_of(const char* type, auto min, auto max) {
+  json schema{{"type", type}, {"minimum", min}};
+  if (max != std::numeric_limits<decltype(max)>::max()) schema["maximum"] = max;
+  return schema;
+}
+
+json schema_of_text(const std::vector<std::string>& known = {}) {
+  json schema{{"type", "string"}};
+  if (!known.empty()) schema["enum"] = known;
+  return schema;
+}
+
+json schema_of_tokens(int64_t min, int64_t max) {
+  const json text{{"type", "string"}, {"pattern", "^-?[0-9]+[KkMm]?$"}};
+  return {{"anyOf", {schema_of("integer", min, max), text}}};
+}
+
+json schema_of_bytes() {
+  return {{"type", "string"}, {"pattern", "^[0-9.]+(e[0-9]+)? ?([kKMGTP]B|[KMGTP]iB|B)$"}};
+}
+
+json one_or_several(const json& value) {
+  return {{"anyOf", {value, {{"type", "array"}, {"items", value}, {"minItems", 1}}}}};
 }
 
 }  // namespace
@@ -41,12 +66,21 @@ toml::table parse_toml(std::string_view text, const std::string& path) {
 
 toml::table parse_toml_file(const std::string& path) { return parse_toml(io::read_text(path), path); }
 
-Section::Section(const toml::table& table, std::string file, std::string path)
-    : table_(&table), file_(std::move(file)), path_(std::move(path)) {}
+Section::Section(const toml::table& table, std::string file, std::string path, json* schema)
+    : table_(&table), file_(std::move(file)), path_(std::move(path)), schema_(schema) {
+  if (!schema_) return;
+  (*schema_)["type"] = "object";
+  (*schema_)["additionalProperties"] = false;
+}
 
-bool Section::has(const std::string& key) {
-  asked_.insert(key);
-  return table_->contains(key);
+bool Section::has(const std::string& key) { return take(key) != nullptr; }
+
+void Section::explain(std::string_view key, std::string_view help) {
+  if (schema_) (*schema_)["properties"][std::string(key)]["description"] = help;
+}
+
+void Section::note(const std::string& key, const json& values) {
+  if (schema_) (*schema_)["properties"][key].update(values);
 }
 
 bool Section::is_array(const std::string& key) const {
@@ -67,6 +101,7 @@ std::string Section::place() const { return place_of(*table_, file_) + ": " + pa
 
 std::string Section::text(const std::string& key, const std::string& fallback) {
   const toml::node* node = take(key);
+  note(key, schema_of_text());
   if (!node) return fallback;
   if (!node->is_string()) fail(key, "must be text in quotes");
   return node->value<std::string>().value();
@@ -75,23 +110,27 @@ std::string Section::text(const std::string& key, const std::string& fallback) {
 std::string Section::choice(const std::string& key, const std::string& fallback,
                             const std::vector<std::string>& known) {
   const std::string value = text(key, fallback);
+  note(key, schema_of_text(known));
   if (std::find(known.begin(), known.end(), value) == known.end())
-    fail(key, "must be one of " + joined(known) + ", not '" + value + "'" + io::did_you_mean(value, known));
+    fail(key, "is '" + value + "'" + io::known_names(value, known));
   return value;
 }
 
 int64_t Section::integer(const std::string& key, int64_t fallback, int64_t min, int64_t max) {
   const toml::node* node = take(key);
+  note(key, schema_of("integer", min, max));
   return node ? checked(key, *node, min, max) : fallback;
 }
 
 int64_t Section::tokens(const std::string& key, int64_t fallback, int64_t min, int64_t max) {
   const toml::node* node = take(key);
+  note(key, schema_of_tokens(min, max));
   return node ? checked_tokens(key, *node, min, max) : fallback;
 }
 
 int64_t Section::bytes(const std::string& key, int64_t fallback, int64_t min, int64_t max) {
   const toml::node* node = take(key);
+  note(key, schema_of_bytes());
   if (!node) return fallback;
   if (!node->is_string()) fail(key, "must be a number of bytes with its unit, as \"4GiB\"");
   try {
@@ -103,6 +142,7 @@ int64_t Section::bytes(const std::string& key, int64_t fallback, int64_t min, in
 
 bool Section::boolean(const std::string& key, bool fallback) {
   const toml::node* node = take(key);
+  note(key, {{"type", "boolean"}});
   if (!node) return fallback;
   if (!node->is_boolean()) fail(key, "must be true or false");
   return node->value<bool>().value();
@@ -110,11 +150,13 @@ bool Section::boolean(const std::string& key, bool fallback) {
 
 double Section::number(const std::string& key, double fallback, double min, double max) {
   const toml::node* node = take(key);
+  note(key, schema_of("number", min, max));
   return node ? checked(key, *node, min, max) : fallback;
 }
 
 std::vector<double> Section::numbers(const std::string& key, const std::vector<double>& fallback, double min,
                                      double max) {
+  note(key, one_or_several(schema_of("number", min, max)));
   std::vector<double> values;
   for (const toml::node* node : items(key)) values.push_back(checked(key, *node, min, max));
   return values.empty() ? fallback : values;
@@ -122,6 +164,7 @@ std::vector<double> Section::numbers(const std::string& key, const std::vector<d
 
 std::vector<int64_t> Section::integers(const std::string& key, const std::vector<int64_t>& fallback,
                                        int64_t min, int64_t max) {
+  note(key, one_or_several(schema_of("integer", min, max)));
   std::vector<int64_t> values;
   for (const toml::node* node : items(key)) values.push_back(checked(key, *node, min, max));
   return values.empty() ? fallback : values;
@@ -129,16 +172,21 @@ std::vector<int64_t> Section::integers(const std::string& key, const std::vector
 
 std::vector<int64_t> Section::token_list(const std::string& key, const std::vector<int64_t>& fallback,
                                          int64_t min, int64_t max) {
+  note(key, one_or_several(schema_of_tokens(min, max)));
   std::vector<int64_t> values;
   for (const toml::node* node : items(key)) values.push_back(checked_tokens(key, *node, min, max));
   return values.empty() ? fallback : values;
 }
 
-std::vector<std::string> Section::texts(const std::string& key, const std::vector<std::string>& fallback) {
+std::vector<std::string> Section::texts(const std::string& key, const std::vector<std::string>& fallback,
+                                        const std::vector<std::string>& known) {
+  note(key, one_or_several(schema_of_text(known)));
   std::vector<std::string> values;
   for (const toml::node* node : items(key)) {
     if (!node->is_string()) fail(key, "must be text in quotes, or an array of it");
-    values.push_back(node->value<std::string>().value());
+    const std::string& value = values.emplace_back(node->value<std::string>().value());
+    if (!known.empty() && std::find(known.begin(), known.end(), value) == known.end())
+      fail(key, "has '" + value + "'" + io::known_names(value, known));
   }
   return values.empty() ? fallback : values;
 }
@@ -176,7 +224,8 @@ Section Section::section(const std::string& key) {
   static const toml::table nothing;
   const toml::node* node = take(key);
   if (node && !node->is_table()) fail(key, "must be a table");
-  return {node ? *node->as_table() : nothing, file_, child(key)};
+  return {node ? *node->as_table() : nothing, file_, child(key),
+          schema_ ? &(*schema_)["properties"][key] : nullptr};
 }
 
 std::vector<Section> Section::sections(const std::string& key) {
@@ -196,7 +245,11 @@ std::vector<Section> Section::sections(const std::string& key) {
 std::vector<Section> Section::section_or_sections(const std::string& key) {
   const toml::node* node = take(key);
   if (node && node->is_array_of_tables()) return sections(key);
-  return {section(key)};
+  if (!schema_) return {section(key)};
+  const json first{{"$ref", "#/properties/" + key + "/anyOf/0"}};
+  json& either = (*schema_)["properties"][key]["anyOf"];
+  either = {json::object(), {{"type", "array"}, {"items", first}}};
+  return {{*table_, file_, child(key), &either[0]}};
 }
 
 std::map<std::string, Section> Section::subsections() {
@@ -217,12 +270,13 @@ void Section::refuse_the_rest(const std::function<std::string(std::string_view k
   for (const std::string& name : unread()) {
     const std::string table = table_of ? table_of(name) : "";
     if (!table.empty()) fail(name, "is not a key that is known here; it belongs in " + table);
-    fail(name, "is not a key that is known here; known: " + joined(asked_) + io::did_you_mean(name, asked_));
+    fail(name, "is not a key that is known here" + io::known_names(name, asked_));
   }
 }
 
 const toml::node* Section::take(const std::string& key) {
   asked_.insert(key);
+  note(key, json::object());
   return table_->get(key);
 }
 

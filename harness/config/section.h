@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <set>
 #include <string>
 #include <string_view>
@@ -21,10 +22,13 @@ toml::table parse_toml(std::string_view text, const std::string& path);
 // Reads keys. Every reading function throws std::invalid_argument for a value of another kind, with the correction.
 class Section {
  public:
-  Section(const toml::table& table, std::string file, std::string path);
+  // `schema`: not null to describe keys: what is asked for is noted there as a JSON schema. The table is then empty.
+  Section(const toml::table& table, std::string file, std::string path, nlohmann::json* schema = nullptr);
 
   bool has(const std::string& key);
   bool is_array(const std::string& key) const;
+  // Notes a key's meaning, where keys are described.
+  void explain(std::string_view key, std::string_view help);
 
   // `what` follows the key, as in "must be text in quotes".
   [[noreturn]] void fail(const std::string& key, const std::string& what) const;
@@ -49,7 +53,9 @@ class Section {
                                 int64_t max);
   std::vector<int64_t> token_list(const std::string& key, const std::vector<int64_t>& fallback, int64_t min,
                                   int64_t max);
-  std::vector<std::string> texts(const std::string& key, const std::vector<std::string>& fallback);
+  // `known`: the texts allowed; empty: any.
+  std::vector<std::string> texts(const std::string& key, const std::vector<std::string>& fallback,
+                                 const std::vector<std::string>& known = {});
 
   // Text, or a whole number as text. Other numbers are refused: reading them would lose digits.
   std::string verbatim(const std::string& key, const std::string& fallback);
@@ -62,7 +68,7 @@ class Section {
   Section section(const std::string& key);
   // [[key]]: one section each, named by its `id` if it has one.
   std::vector<Section> sections(const std::string& key);
-  // [key] or [[key]]: at least one section, which may be empty.
+  // [key] or [[key]] at the top: at least one section, which may be empty.
   std::vector<Section> section_or_sections(const std::string& key);
   // Every nested table, by its key.
   std::map<std::string, Section> subsections();
@@ -85,10 +91,12 @@ class Section {
   int64_t checked_tokens(const std::string& key, const toml::node& node, int64_t min, int64_t max) const;
   int64_t in_range(const std::string& key, int64_t value, int64_t min, int64_t max) const;
   std::string written(const std::string& key, const toml::node& node) const;
+  void note(const std::string& key, const nlohmann::json& values);
 
   const toml::table* table_;
   std::string file_, path_;
   std::set<std::string> asked_;
+  nlohmann::json* schema_;
 };
 
 }  // namespace kv::config

@@ -100,7 +100,8 @@ bool fit(const measure::SweepPoint& point, measure::PlannedCell& cell, int64_t n
 
 void fit_alone(measure::SweepPoint& point, const BytesOf& needed_bytes) {
   for (measure::PlannedCell& cell : point.cells) {
-    if (cell.is_measured()) fit(point, cell, needed_bytes(cell));
+    if (cell.is_measured() && fit(point, cell, needed_bytes(cell)))
+      point.peak_bytes = std::max(point.peak_bytes, cell.needed_bytes);
   }
 }
 
@@ -119,6 +120,7 @@ void fit_side_by_side(measure::SweepPoint& point, int64_t shared_bytes, const By
     }
     cell.group = group;
     held += needed;
+    point.peak_bytes = std::max(point.peak_bytes, held);
     on_disk += disk.bytes;
   }
 }

@@ -9,6 +9,11 @@
 
 namespace kv::experiments {
 
+// The point's values of its experiment's keys.
+inline const config::Settings& settings_of(const measure::SweepPoint& point) {
+  return point.experiment->settings;
+}
+
 // Adds a cell, marked as unsupported if no cache of this spec can run here or at this length. The reference is valid
 // until the next cell is added.
 measure::PlannedCell& add_cell(measure::SweepPoint& point, const LayerSpecs& spec,

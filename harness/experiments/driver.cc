@@ -15,7 +15,6 @@
 #include "harness/io/model_files.h"
 #include "harness/measure/benchmark_json.h"
 #include "harness/measure/cell.h"
-#include "harness/measure/disk_need.h"
 #include "harness/measure/environment.h"
 #include "harness/measure/noise.h"
 #include "harness/measure/prediction_columns.h"
@@ -168,16 +167,6 @@ bool run_point(const measure::SweepPoint& point, const measure::RunControl& cont
   return true;
 }
 
-// Keeps only the shard's points.
-void keep_shard(const Shard& shard, std::vector<measure::SweepPoint>& points) {
-  const std::vector<int> shard_of = assign_shards(points, shard.of);
-  std::vector<measure::SweepPoint> kept;
-  for (size_t i = 0; i < points.size(); ++i) {
-    if (shard_of[i] == shard.index) kept.push_back(std::move(points[i]));
-  }
-  points = std::move(kept);
-}
-
 // True if every sweep point is on disk; false if stopped before.
 bool run_points(const std::vector<measure::SweepPoint>& points, const RunOptions& options,
                 results::ResultsFolder& results) {
@@ -198,22 +187,8 @@ bool run_points(const std::vector<measure::SweepPoint>& points, const RunOptions
   return true;
 }
 
-// Notes the most disk space that any sweep point takes: files of all cells of a group exist at once.
 void note_disk(const Sweep& sweep, const RunOptions& options) {
-  measure::DiskNeed most;
-  for (const measure::SweepPoint& point : sweep.points) {
-    std::map<size_t, measure::DiskNeed> of_group;
-    for (const measure::PlannedCell& cell : point.cells) {
-      if (!cell.is_measured()) continue;
-      const measure::DiskNeed need = measure::disk_need(point, cell.spec);
-      measure::DiskNeed& all = of_group[cell.group];
-      all = {need.folder.empty() ? all.folder : need.folder, all.bytes + need.bytes,
-             std::max(all.free_bytes, need.free_bytes)};
-    }
-    for (const auto& [group, need] : of_group) {
-      if (need.bytes > most.bytes) most = need;
-    }
-  }
+  const measure::DiskNeed most = most_disk(sweep);
   if (most.bytes > 0 && options.note)
     options.note("needs up to " + io::human_bytes(most.bytes) + " of disk in '" + most.folder +
                  "', which has " + io::human_bytes(most.free_bytes) + " free");

@@ -15,11 +15,14 @@ namespace kv::experiments {
   EXPERIMENT(kBudget)                 \
   EXPERIMENT(kCheckpoint)             \
   EXPERIMENT(kQuality)                \
+  EXPERIMENT(kSensitivity)            \
   EXPERIMENT(kRecall)                 \
   EXPERIMENT(kGenerate)               \
   EXPERIMENT(kStream)                 \
   EXPERIMENT(kModel)                  \
-  EXPERIMENT(kReplay)
+  EXPERIMENT(kReplay)                 \
+  EXPERIMENT(kServe)                  \
+  EXPERIMENT(kSpeculate)
 
 #define KVLAB_DECLARE(name) extern const Experiment name;
 KVLAB_EXPERIMENTS(KVLAB_DECLARE)

@@ -63,8 +63,8 @@ std::vector<Shape> shapes(const config::Config& config, const config::Axes& axes
   return all;
 }
 
-// Every combination of the axes, without cells.
-Sweep multiply_axes(const config::Config& config, const memory::RunContext& context) {
+// Every combination of the axes, without cells. `opens`: the workloads, too.
+Sweep multiply_axes(const config::Config& config, const memory::RunContext& context, bool opens) {
   Sweep sweep;
   std::map<std::string, workload::Source*> opened;
   for (const config::ExperimentConfig& experiment : config.experiments) {
@@ -83,7 +83,7 @@ Sweep multiply_axes(const config::Config& config, const memory::RunContext& cont
         const config::Geometry& g = shape.geometry;
         workload::Source*& source = opened[workload + " " + std::to_string(g.kv_heads) + " " +
                                            std::to_string(g.head_dim) + " " + std::to_string(g.value_dim)];
-        if (!source) {
+        if (!source && opens) {
           sweep.sources.push_back(workload::open_source(workload, config, g, context.gpu()));
           source = sweep.sources.back().get();
         }
@@ -113,16 +113,37 @@ void refuse_cells_of_one_name(const config::Config& config, const std::vector<me
   }
 }
 
-// Memory that the device, or the machine, has left after opening models and dumps.
+}  // namespace
+
 int64_t available_bytes(const memory::RunContext& context) {
   return context.gpu() ? static_cast<int64_t>(context.gpu()->info().free_bytes)
                        : memory::available_memory_bytes();
 }
 
-}  // namespace
+Sweep outline(const config::Config& config, const memory::RunContext& context) {
+  return multiply_axes(config, context, /*opens=*/false);
+}
+
+measure::DiskNeed most_disk(const Sweep& sweep) {
+  measure::DiskNeed most;
+  for (const measure::SweepPoint& point : sweep.points) {
+    std::map<size_t, measure::DiskNeed> of_group;
+    for (const measure::PlannedCell& cell : point.cells) {
+      if (!cell.is_measured()) continue;
+      const measure::DiskNeed need = measure::disk_need(point, cell.spec);
+      measure::DiskNeed& all = of_group[cell.group];
+      all = {need.folder.empty() ? all.folder : need.folder, all.bytes + need.bytes,
+             std::max(all.free_bytes, need.free_bytes)};
+    }
+    for (const auto& [group, need] : of_group) {
+      if (need.bytes > most.bytes) most = need;
+    }
+  }
+  return most;
+}
 
 Sweep plan_sweep(const config::Config& config, const memory::RunContext& context) {
-  Sweep sweep = multiply_axes(config, context);
+  Sweep sweep = multiply_axes(config, context, /*opens=*/true);
   for (const measure::SweepPoint& point : sweep.points) {
     if (const auto check = experiment_of(point).check) check(point);
   }

@@ -103,4 +103,13 @@ std::vector<int> assign_shards(std::span<const measure::SweepPoint> points, int 
   return assign_shards(weighed, shards);
 }
 
+void keep_shard(const Shard& shard, std::vector<measure::SweepPoint>& points) {
+  const std::vector<int> shard_of = assign_shards(points, shard.of);
+  std::vector<measure::SweepPoint> kept;
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (shard_of[i] == shard.index) kept.push_back(std::move(points[i]));
+  }
+  points = std::move(kept);
+}
+
 }  // namespace kv::experiments

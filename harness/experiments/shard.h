@@ -37,4 +37,7 @@ struct WeighedPoint {
 std::vector<int> assign_shards(std::span<const WeighedPoint> points, int shards);
 std::vector<int> assign_shards(std::span<const measure::SweepPoint> points, int shards);
 
+// Keeps only the shard's points.
+void keep_shard(const Shard& shard, std::vector<measure::SweepPoint>& points);
+
 }  // namespace kv::experiments

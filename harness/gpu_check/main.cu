@@ -5,6 +5,10 @@
 
 #include "harness/gpu_check/checks.h"
 
+#ifndef KVLAB_COMMIT
+#define KVLAB_COMMIT "unknown"
+#endif
+
 namespace {
 
 using namespace kv;
@@ -12,9 +16,9 @@ using namespace kv;
 void print_info(const cuda::GpuInfo& info) {
   std::printf(
       "{\"name\": \"%s\", \"compute_capability\": \"%d.%d\", \"multiprocessors\": %d, \"memory_bytes\": %zu, "
-      "\"free_bytes\": %zu, \"l2_bytes\": %zu, \"driver\": %d, \"runtime\": %d}\n",
+      "\"free_bytes\": %zu, \"l2_bytes\": %zu, \"driver\": %d, \"runtime\": %d, \"commit\": \"%s\"}\n",
       info.name.c_str(), info.major, info.minor, info.multiprocessors, info.memory_bytes, info.free_bytes,
-      info.l2_bytes, info.driver, info.runtime);
+      info.l2_bytes, info.driver, info.runtime, KVLAB_COMMIT);
 }
 
 int run(const std::string& stage, const std::string& argument) {

@@ -1,8 +1,13 @@
 """kvlab gpu-check: builds the GPU kernels with nvcc alone and checks them on this machine's GPU.
 
-Needs an NVIDIA driver, a CUDA toolkit and Python's standard library. Each stage has a time limit and keeps its rows when it
-ends early: cells.jsonl has a line a case at once; cells.csv, env.json and a summary follow. Times are measured by
-`kvlab run configs/gpu.toml --device cuda`. Exit codes: 0 all checks passed, 1 a check failed, 2 a mistake to set right.
+Needs an NVIDIA driver, a CUDA toolkit and Python's standard library. A machine without the toolkit takes a program that
+`--build` made on another one. Each stage has a time limit and keeps its rows when it ends early: cells.jsonl has a line a case
+at once; cells.csv, env.json and a summary follow. Times are measured by `kvlab run configs/gpu.toml --device cuda`.
+Exit codes: 0 all checks passed, 1 a check failed, 2 a mistake to set right.
+
+  ./kvlab gpu-check --out my-gpu                                    # everything, ten minutes
+  ./kvlab gpu-check --build gpu_check --target sm_90a               # on a machine without a GPU
+  ./kvlab gpu-check --out my-gpu --program gpu_check --stages wrappers,kernels --seconds 60
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -31,7 +37,7 @@ import driver  # noqa: E402
 Row = dict[str, Any]
 
 TOTAL_SECONDS = 570
-# Limits of the stages. All of them fit into the total; where a build takes longer on few cores, later stages get less.
+# Seconds of each stage, in order. All of them fit into the total; where a build takes longer on few cores, later stages get less.
 LIMITS = {"build": 300, "wrappers": 15, "kernels": 60, "memcheck": 60, "split": 20, "racecheck": 60}
 
 SOURCES = [
@@ -45,8 +51,9 @@ SOURCES = [
 class Run:
     """The results folder, the time left, and the rows so far."""
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, seconds: float = TOTAL_SECONDS) -> None:
         self.out = out
+        self.total = seconds
         self.start = time.monotonic()
         self.rows: list[Row] = []
         self.environment: Row = {"stages": {}}
@@ -54,7 +61,7 @@ class Run:
         (out / "cells.jsonl").write_text("")
 
     def seconds(self, stage: str) -> float:
-        return max(0.0, min(LIMITS[stage], TOTAL_SECONDS - (time.monotonic() - self.start)))
+        return max(0.0, min(LIMITS[stage], self.total - (time.monotonic() - self.start)))
 
     def add(self, row: Row) -> None:
         self.rows.append(row)
@@ -137,13 +144,19 @@ def target_of(capability: tuple[int, int], known: str) -> tuple[str, str]:
     return f"compute_{max(numbers)}", f"compute_{max(numbers)}"
 
 
+def commit() -> str:
+    """The commit of these sources, with a + where they differ from it; "unknown" without git."""
+    changed = output_of("git", "-C", str(HOME), "status", "--porcelain", "--untracked-files=no")
+    return (output_of("git", "-C", str(HOME), "rev-parse", "HEAD") or "unknown") + ("+" if changed else "")
+
+
 # ---- stages ----
 
 
 def compile_one(nvcc: str, gencode: str, source: Path, folder: Path, deadline: float) -> tuple[Path, int, str]:
     target = folder / f"{source.relative_to(HOME)}.o".replace("/", "_")
     command = [nvcc, "-std=c++20", "-O3", gencode, "--fmad=false", "--expt-relaxed-constexpr", "-Xptxas=-v"]
-    command += ["-Xcompiler=-ffp-contract=off", f"-I{HOME}", "-c", str(source), "-o", str(target)]
+    command += ["-Xcompiler=-ffp-contract=off", f'-DKVLAB_COMMIT="{commit()}"', f"-I{HOME}", "-c", str(source), "-o", str(target)]
     try:
         left = max(1.0, deadline - time.monotonic())
         done = subprocess.run(command, capture_output=True, text=True, timeout=left)
@@ -261,14 +274,17 @@ def verdict(tool: str, text: str, code: int | None) -> tuple[str, str]:
     return ("ok" if code == 0 else "failed"), summary
 
 
-def check(run: Run, nvcc: str, target: tuple[str, str]) -> None:
+def built(run: Run, nvcc: str, target: tuple[str, str]) -> Path | None:
     began = time.monotonic()
     program = build(run, nvcc, f"-gencode=arch={target[0]},code={target[1]}")
     run.finish_stage("build", "ok" if program else "failed", began)
-    if not program:
-        return
+    return program
+
+
+def check(run: Run, program: Path, nvcc: str, stages: list[str]) -> None:
     run.environment["gpu"] = json.loads(output_of(str(program), "info") or "{}")
-    for stage in list(LIMITS)[1:]:
+    run.environment["commit"] = run.environment["gpu"].pop("commit", "unknown")  # the program's, wherever it was built
+    for stage in stages:
         began = time.monotonic()
         outcome = (sanitize(run, stage, program, nvcc) if stage.endswith("check")
                    else stream(run, stage, [str(program), stage]))
@@ -294,8 +310,6 @@ def summary(rows: list[Row], environment: Row) -> str:
 def describe(run: Run, nvcc: str, target: tuple[str, str]) -> None:
     run.environment.update(
         started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        git_commit=output_of("git", "-C", str(HOME), "rev-parse", "HEAD"),
-        git_changes=bool(output_of("git", "-C", str(HOME), "status", "--porcelain", "--untracked-files=no")),
         nvcc=output_of(nvcc, "--version").splitlines()[-1:],
         target=target[1],
         nvidia_smi=output_of("nvidia-smi", "--query-gpu=name,driver_version,vbios_version,clocks.max.sm,clocks.max.mem,"
@@ -303,27 +317,76 @@ def describe(run: Run, nvcc: str, target: tuple[str, str]) -> None:
     )
 
 
+def build_alone(nvcc: str | None, program: Path, target: str) -> int:
+    """Builds the program for a machine that has a GPU and no toolkit; its registers and spills go to the error stream."""
+    any_driver = 10**6
+    reason = wrong_toolkit(nvcc, any_driver) or ("" if re.fullmatch(r"sm_\d+a?", target) else
+                                                    f"--target is like sm_90a, not '{target}'")
+    if reason or not nvcc:
+        return refuse(reason)
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(Path(folder))
+        made = built(run, nvcc, (target.replace("sm_", "compute_"), target))
+        if made:
+            shutil.move(made, program)
+        for row in run.rows:
+            if row["status"] == "failed":
+                print(json.dumps(row), file=sys.stderr)
+    print(f"program: {program}" if made else "kvlab: gpu-check: nothing was built")
+    return 0 if made else 1
+
+
+def refuse(reason: str) -> int:
+    print(f"kvlab: gpu-check: {reason}; nothing was run", file=sys.stderr)
+    return 2
+
+
+def chosen(stages: str, program: Path | None) -> tuple[list[str], str]:
+    """The stages to run, and the reason why they cannot be run, or nothing."""
+    names = [name for name in LIMITS if name != "build"]
+    asked = stages.split(",") if stages else names
+    unknown = [name for name in asked if name not in names]
+    if unknown:
+        return [], f"no stage '{unknown[0]}'; there are {', '.join(names)}"
+    if program and not os.access(program, os.X_OK):
+        return [], f"'{program}' is no program; --program takes what --build made"
+    return [name for name in names if name in asked], ""
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="kvlab gpu-check", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", required=True, type=Path, help="results folder; must be new or empty")
-    out = parser.parse_args().out
-    reason, capability = driver.find_gpu()
+    goal = parser.add_mutually_exclusive_group(required=True)
+    goal.add_argument("--out", type=Path, help="results folder; must be new or empty")
+    goal.add_argument("--build", type=Path, metavar="PROGRAM", help="only build, for the GPU of --target; needs no GPU")
+    parser.add_argument("--target", default="sm_90a", help="with --build: sm_80, sm_89, sm_90a, sm_120 (%(default)s)")
+    parser.add_argument("--program", type=Path, help="what --build made elsewhere; nothing is compiled here")
+    parser.add_argument("--stages", default="", help=f"some of {','.join(list(LIMITS)[1:])}")
+    parser.add_argument("--seconds", type=float, default=TOTAL_SECONDS, help="for all stages together (%(default)s)")
+    options = parser.parse_args()
     nvcc = find_nvcc()
-    reason = reason or wrong_toolkit(nvcc, driver.supported_cuda()) or wrong_folder(out)
-    if reason or not nvcc or not capability:
-        print(f"kvlab: gpu-check: {reason}; nothing was run", file=sys.stderr)
-        return 2
-    run = Run(out)
-    target = target_of(capability, output_of(nvcc, "--list-gpu-arch"))
-    describe(run, nvcc, target)
+    if options.build:
+        return build_alone(nvcc, options.build, options.target)
+    stages, reason = chosen(options.stages, options.program)
+    found, capability = driver.find_gpu()
+    reason = reason or found
+    if not options.program:
+        reason = reason or wrong_toolkit(nvcc, driver.supported_cuda())
+    reason = reason or wrong_folder(options.out)
+    if reason or not capability:
+        return refuse(reason)
+    run = Run(options.out, options.seconds)
+    target = target_of(capability, output_of(nvcc, "--list-gpu-arch") if nvcc else "")
+    describe(run, nvcc or "nvcc", target)
     try:
-        check(run, nvcc, target)
+        program = options.program or built(run, nvcc or "nvcc", target)
+        if program:
+            check(run, program.resolve(), nvcc or "nvcc", stages)
     finally:
-        shutil.rmtree(out / "build", ignore_errors=True)
+        shutil.rmtree(options.out / "build", ignore_errors=True)
         run.write()
     print(summary(run.rows, run.environment))
-    print(f"\nresults: {out}")
+    print(f"\nresults: {options.out}")
     return 1 if any(row.get("status") == "failed" for row in run.rows) else 0
 
 

@@ -1,5 +1,6 @@
 #include "harness/io/model_files.h"
 
+#include <cstdlib>
 #include <set>
 #include <stdexcept>
 #include <vector>
@@ -12,31 +13,55 @@
 namespace kv::io {
 namespace {
 
+constexpr const char* kMakeNothing = "KVLAB_MAKE_NOTHING";  // model_files.py reads it, too
+
 // The path that harness/model/model_files.py prints.
 std::filesystem::path made_by_python(const std::vector<std::string>& arguments) {
+  const bool makes = !std::getenv(kMakeNothing);
+  const NotHere not_here("'" + (arguments.size() > 1 ? arguments.back() : "the text") +
+                         "', to convert once into .models");
   if (project_python().empty()) {
+    if (!makes) throw not_here;
     throw std::invalid_argument("'" + arguments.back() + "' needs the Python environment .venv in " +
                                 project_home().string() + ", which ./kvlab makes");
   }
   std::string output;
   const int code = run_python("harness/model/model_files.py", arguments, &output);
   while (!output.empty() && output.back() == '\n') output.pop_back();
+  constexpr int kNotMade = 3;
+  if (code == kNotMade && !makes) throw not_here;
   if (code == 2) throw std::invalid_argument(output);
   if (code != 0) throw std::runtime_error(project_python() + " failed on '" + arguments.back() + "'");
   return output;
 }
 
-std::set<std::string> package_names() {
+nlohmann::json packages() {
   const std::filesystem::path file = project_home() / "harness" / "model" / "model_packages.json";
+  return std::filesystem::exists(file) ? parse_json(read_text(file), file) : nlohmann::json::object();
+}
+
+std::set<std::string> package_names() {
   std::set<std::string> names;
-  if (std::filesystem::exists(file)) {
-    const nlohmann::json packages = parse_json(read_text(file), file);
-    for (const auto& [name, package] : packages.items()) names.insert(name);
-  }
+  const nlohmann::json all = packages();
+  for (const auto& [name, package] : all.items()) names.insert(name);
   return names;
 }
 
+// Throws NotHere for a package's model that is to be downloaded.
+void require_here(const std::string& model) {
+  const nlohmann::json all = packages();
+  const auto found = all.find(model);
+  if (found == all.end()) return;
+  if (std::filesystem::exists(project_home() / ".models" / model / found->at("file").get<std::string>()))
+    return;
+  throw NotHere("model '" + model + "', " +
+                std::to_string((found->at("download").get<int64_t>() + 500000) / 1000000) +
+                " MB to download, licence " + found->at("licence").get<std::string>());
+}
+
 }  // namespace
+
+void make_nothing() { setenv(kMakeNothing, "yes", 1); }
 
 bool is_gguf(const std::string& path) { return std::filesystem::path(path).extension() == ".gguf"; }
 
@@ -46,6 +71,7 @@ std::filesystem::path find_model(const std::string& path) {
 
 std::filesystem::path model_to_read(const std::string& path) {
   const std::filesystem::path place = find_model(path);
+  if (std::getenv(kMakeNothing)) require_here(place);
   return is_gguf(place) || !std::filesystem::exists(place) ? made_by_python({"folder", place}) : place;
 }
 

@@ -1,11 +1,20 @@
 // Models and texts that Python reads for kvlab, once each (harness/model/model_files.py). All throw std::invalid_argument with one
-// line: what is wrong with which file, or that Python is missing.
+// line: what is wrong with which file, or that Python is missing. After make_nothing() they throw NotHere instead of downloading,
+// converting or writing.
 #pragma once
 
 #include <filesystem>
+#include <stdexcept>
 #include <string>
 
 namespace kv::io {
+
+// The message says what would be downloaded or made first.
+struct NotHere : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
+// For the rest of the process.
+void make_nothing();
 
 bool is_gguf(const std::string& path);
 

@@ -16,4 +16,11 @@ std::string did_you_mean(std::string_view wrong, const Names& names) {
   return kv::did_you_mean(wrong, views);
 }
 
+// The same with the known names (variants/cache/near_names.h).
+template <class Names>
+std::string known_names(std::string_view wrong, const Names& names) {
+  const std::vector<std::string_view> views(std::begin(names), std::end(names));
+  return kv::known_names(wrong, views);
+}
+
 }  // namespace kv::io

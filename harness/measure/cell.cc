@@ -279,6 +279,11 @@ void Cell::summarise() {
   result[kStepCiHighUs] = step.high;
   result[kRepetitions] = static_cast<int64_t>(steps.size());
   result[kSampleCount] = static_cast<int64_t>(all.size());
+  if (!disturbed_shares.empty()) {
+    result[kDisturbedShare] = std::accumulate(disturbed_shares.begin(), disturbed_shares.end(), 0.0) /
+                              static_cast<double>(disturbed_shares.size());
+    result[kDiscardedRepetitions] = discarded;
+  }
   if (cold_us.empty()) return;
   const std::vector<double> cold = math::repetition_medians(cold_us);
   const math::ConfidenceInterval interval = math::median_interval(cold);

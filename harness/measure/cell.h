@@ -62,6 +62,8 @@ struct Cell {
   std::vector<std::vector<StepTimes>> steps;  // [repetition][step]
   std::vector<std::vector<double>> cold_us;   // [repetition][attend] of a GPU by its own clock
   std::vector<std::vector<double>> draft_us;  // [repetition][step that verifies drafts]
+  std::vector<double> disturbed_shares;       // of the runs of each repetition that counts
+  int64_t discarded = 0;                      // repetitions that were taken again
   int64_t read_bytes = 0;                     // one attend's
   bool reads_in_place = false;                // stored rows, neither copies nor rows in files
   MultiplyAdds multiply_adds;                 // one attend's

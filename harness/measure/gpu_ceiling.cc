@@ -1,6 +1,7 @@
 #include "harness/measure/gpu_ceiling.h"
 
 #include <algorithm>
+#include <random>
 
 #include "harness/math/stats.h"
 #include "harness/measure/roofline_columns.h"
@@ -21,8 +22,11 @@ GpuCeilingTask::GpuCeilingTask(cuda::Gpu& gpu)
       ledger_(INT64_MAX, &gpu),
       data_(Block::of_rows(ledger_, static_cast<size_t>(ceiling_bytes(gpu)) + 256, ByteKind::kWorkspace)),
       gbps_(std::size(cuda::kReadBlocks)) {
-  const std::vector<std::byte> zeros(data_.size());
-  gpu.copy(data_.data(), zeros.data(), zeros.size());
+  // Random bytes: memory may be faster with equal ones.
+  std::vector<uint64_t> bytes(data_.size() / sizeof(uint64_t));
+  std::mt19937_64 random(1);
+  std::ranges::generate(bytes, random);
+  gpu.copy(data_.data(), bytes.data(), bytes.size() * sizeof(uint64_t));
 }
 
 double GpuCeilingTask::run() {

@@ -2,6 +2,7 @@
 #include "harness/measure/roofline_columns.h"
 #include "harness/measure/time_columns.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <stdexcept>
 
@@ -62,6 +64,32 @@ std::optional<CpuTime> cpu_time(const std::filesystem::path& stat) {
   return time;
 }
 
+WaitMeter::WaitMeter(const std::filesystem::path& tasks) {
+  std::error_code none;
+  for (const auto& task : std::filesystem::directory_iterator(tasks, none)) {
+    const int file = open((task.path() / "schedstat").c_str(), O_RDONLY | O_CLOEXEC);
+    if (file >= 0) files_.push_back(file);
+  }
+}
+
+WaitMeter::~WaitMeter() {
+  for (const int file : files_) close(file);
+}
+
+double WaitMeter::seconds() const {
+  int64_t nanoseconds = 0;
+  for (const int file : files_) {
+    char text[96];
+    const ssize_t n = pread(file, text, sizeof text - 1, 0);
+    if (n <= 0) continue;  // the thread has ended
+    text[n] = '\0';
+    char* rest = nullptr;
+    std::strtoll(text, &rest, 10);
+    nanoseconds += std::strtoll(rest, nullptr, 10);
+  }
+  return 1e-9 * static_cast<double>(nanoseconds);
+}
+
 void require_fine_clock() {
   using Clock = std::chrono::steady_clock;
   using Microseconds = std::chrono::duration<double, std::micro>;
@@ -102,7 +130,10 @@ std::string noise_of(const results::Row& row) {
   std::string text;
   if (row[kStealShare] && *row[kStealShare] > kMostStealShare)
     add(text, "the hypervisor took " + percent(*row[kStealShare]) + " of the processors");
-  if (row[kOthersShare] && *row[kOthersShare] > kMostOthersShare)
+  // Other processes disturb only those steps that had to wait for them, where that is known.
+  if (row[kDisturbedShare] && *row[kDisturbedShare] > kMostDisturbedShare)
+    add(text, "other processes held up " + percent(*row[kDisturbedShare]) + " of the steps");
+  if (!row[kDisturbedShare] && row[kOthersShare] && *row[kOthersShare] > kMostOthersShare)
     add(text, "other processes took " + percent(*row[kOthersShare]) + " of the processors");
   add_interval(text, "the step's", row[kStepCiLowUs], row[kStepCiHighUs]);
   add_interval(text, "the prompt's", row[kPrefillCiLowUs], row[kPrefillCiHighUs]);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "harness/results/cell_columns.h"
 
@@ -33,13 +34,32 @@ class NoiseMeter {
   double own_seconds_;
 };
 
+// Time that this process's threads were ready to run and did not, because others had the processors. The scheduler
+// counts it for every thread, as the second number of /proc/self/task/ID/schedstat.
+class WaitMeter {
+ public:
+  // Counts the threads that are there now; a step makes none after the first.
+  explicit WaitMeter(const std::filesystem::path& tasks = "/proc/self/task");
+  ~WaitMeter();
+  WaitMeter(const WaitMeter&) = delete;
+  WaitMeter& operator=(const WaitMeter&) = delete;
+  bool counts() const { return !files_.empty(); }  // false where the kernel does not
+  // Seconds, all threads together, since each of them began; 0 where the kernel does not count.
+  double seconds() const;
+
+ private:
+  std::vector<int> files_;
+};
+
 // Throws std::invalid_argument if the clock moves in steps too coarse for a step of a cache, as some virtual machines' do.
 void require_fine_clock();
 
 // Limits above which a cell's times are noisy.
 inline constexpr double kMostStealShare = 0.02, kMostOthersShare = 0.10;
-inline constexpr double kWidestInterval = 1.5;     // upper end over lower end
-inline constexpr double kMostCeilingShare = 1.05;  // cold reads above the ceiling: it was disturbed
+inline constexpr double kMostDisturbedShare = 0.10;  // of a cell's steps
+inline constexpr double kWidestInterval = 1.5;       // upper end over lower end
+inline constexpr double kMostCeilingShare = 1.05;    // cold reads above the ceiling: it was disturbed
+inline constexpr double kMostHotShare = 1.02;        // reads above the hot ceiling: it is none
 
 // Names what disturbed a cell's times; empty for a quiet cell and for one without times.
 std::string noise_of(const results::Row& row);

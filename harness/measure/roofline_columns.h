@@ -9,7 +9,8 @@ namespace kv::measure {
 
 inline constexpr results::NumberColumn kCeilingGbps{
     "ceiling_gbps", "GB/s",
-    "measured read bandwidth: reading the same rows in the same order, repeatedly, and nothing else (for "
+    "measured read bandwidth: reading the same rows, repeatedly, and nothing else, the fastest of several "
+    "orders (for "
     "rows copied before each read or in files: the same number of other bytes)"};
 inline constexpr results::NumberColumn kCeilingShare{
     "ceiling_share", "1", "share of measured read bandwidth: read_gbps / ceiling_gbps"};

@@ -75,7 +75,10 @@ std::vector<cpu::Stretch> stored_rows(Cache& cache, std::span<const SequenceId> 
   return rows;
 }
 
-int RowsBandwidthTask::iterations() const { return iterations_of(cell_.read_bytes); }
+// As often in each order.
+int RowsBandwidthTask::iterations() const {
+  return iterations_of(cell_.read_bytes) * static_cast<int>(std::size(cpu::kReadOrders));
+}
 
 // The rows may have moved since the last repetition.
 void RowsBandwidthTask::begin(int) {
@@ -87,7 +90,7 @@ void RowsBandwidthTask::begin(int) {
 }
 
 double RowsBandwidthTask::run() {
-  return reads_.run(bytes_, [&] { return cpu::read_stretches(parts_); });
+  return reads_.run_in_turn(bytes_, [&](cpu::ReadOrder order) { return cpu::read_stretches(parts_, order); });
 }
 
 ReadBandwidthTask::ReadBandwidthTask(int64_t bytes) : bytes_((bytes + 4095) / 4096 * 4096) {

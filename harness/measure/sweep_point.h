@@ -49,6 +49,7 @@ struct SweepPoint {
   int64_t memory_bytes = 0;          // memory that a run may use
   int64_t cache_bytes = 0;           // the part of it for one cell's caches
   std::vector<PlannedCell> cells = {};
+  int64_t peak_bytes = 0;  // of what its cells hold at once, in memory, by the closed form; 0: not known
 
   std::string key(const LayerSpecs& spec, const std::string& suffix = "") const {
     return key_of(spec.print(), suffix);

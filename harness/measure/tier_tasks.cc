@@ -49,7 +49,9 @@ class TierRowsTask : public CellTask {
     reads_.warm_up([&] { return work(); });
   }
   double run() override {
-    return reads_.run(bytes_, [&] { return work(); });
+    if (what_ == What::kAttend) return reads_.run(bytes_, [&] { return work(); });
+    return reads_.run_in_turn(bytes_,
+                              [&](cpu::ReadOrder order) { return cpu::read_stretches(parts_, order); });
   }
   void end() override {}
   double gbps() const { return reads_.gbps(); }

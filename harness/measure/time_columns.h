@@ -102,8 +102,15 @@ inline constexpr results::NumberColumn kStealShare{
     "steal_share", "1", "share of the processors' time that the hypervisor gave to other machines meanwhile"};
 inline constexpr results::NumberColumn kOthersShare{
     "others_share", "1", "share of the processors' time that other processes took meanwhile"};
+inline constexpr results::NumberColumn kDisturbedShare{
+    "disturbed_share", "1",
+    "timed runs during which threads waited for a processor for more than 2 % of the time / all that count"};
+inline constexpr results::IntegerColumn kDiscardedRepetitions{
+    "discarded_repetitions", "",
+    "repetitions taken again because others held up too many of their runs: over 10 %, at the fifth over 50 %"};
 inline constexpr results::TextColumn kNoise{"noise", "", "disturbance of these times; empty for quiet ones"};
-inline constexpr auto kNoiseColumns = results::column_list(kStealShare, kOthersShare, kNoise);
+inline constexpr auto kNoiseColumns = results::column_list(
+    kStealShare, kOthersShare, kDisturbedShare, kDiscardedRepetitions, kNoise);
 
 // A whole model's step, beside its attention.
 inline constexpr results::NumberColumn kProjectionsP50Us{"projections_p50_us", "us",

@@ -33,10 +33,16 @@ class StepTask : public CellTask {
     return times.step_us() * 1e-6;
   }
 
+  // Bytes that devices delivered cannot be taken back.
+  bool discard() override {
+    if (has_tiers(cell_.spec)) return false;
+    release();
+    return true;
+  }
+
   void end() override {
     if (has_tiers(cell_.spec)) count_device_reads();
-    for (const SequenceId id : forks_) cell_.cache->release(id);
-    forks_.clear();
+    release();
     std::vector<results::Row> rows;
     for (size_t i = 0; i < times_.size(); ++i) {
       results::Row row = sample_of(cell_, repetition_, i, "step");
@@ -51,6 +57,11 @@ class StepTask : public CellTask {
   }
 
  private:
+  void release() {
+    for (const SequenceId id : forks_) cell_.cache->release(id);
+    forks_.clear();
+  }
+
   void count_device_reads() {
     for (const StepTimes& step : times_) cell_.timed_disk_bytes += step.disk_bytes;
     const std::optional<int64_t> now = memory::device_read_bytes();
@@ -120,6 +131,8 @@ class ColdTask : public CellTask {
     return times_.back() * 1e-6;
   }
 
+  bool discard() override { return true; }
+
   void end() override {
     std::vector<results::Row> rows;
     for (size_t i = 0; i < times_.size(); ++i) {
@@ -140,18 +153,29 @@ class ColdTask : public CellTask {
   }
 
   // Copies sequences into bytes of their own: by forks if a fork copies, else from snapshots. Filling them again
-  // would replay every eviction.
+  // would replay every eviction; where there is none, a GPU encodes faster than it takes rows out of a snapshot.
   void add_copies(int copies) {
     const std::vector<SequenceId> first = ids_.front();
     const SequenceId fork = cache_->fork(first.front());
     const bool share = shares_storage(*cache_, fork, first.front());
     cache_->release(fork);
+    if (share && cell_.on_gpu() && never_evicts()) {
+      for (int i = 0; i < copies; ++i) ids_.push_back(filled());
+      return;
+    }
     ids_.resize(1 + static_cast<size_t>(copies));
     for (const SequenceId id : first) {
       const std::optional<Snapshot> snapshot = share ? std::optional(cache_->snapshot(id)) : std::nullopt;
       for (int i = 1; i <= copies; ++i)
         ids_[static_cast<size_t>(i)].push_back(snapshot ? cache_->restore(*snapshot) : cache_->fork(id));
     }
+  }
+
+  bool never_evicts() const {
+    for (int layer = 0; layer < cache_->shape().layers; ++layer) {
+      if (cache_->keeps_rows(layer) && !retention_of(cache_->spec(layer)).keeps_all) return false;
+    }
+    return true;
   }
 
   workload::TokenFeed& feed_;
@@ -173,6 +197,11 @@ void CellTask::handle_exception() {
   cell_.cold_us.clear();
   cell_.draft_us.clear();
   mark_exception(cell_);
+}
+
+void CellTask::take(int discarded, std::optional<double> disturbed_share) {
+  if (disturbed_share) cell_.disturbed_shares.push_back(*disturbed_share);
+  cell_.discarded += discarded;
 }
 
 results::Row sample_of(const Cell& cell, int repetition, size_t sample, const char* kind) {

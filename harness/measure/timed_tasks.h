@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "harness/measure/cell.h"
@@ -18,6 +19,7 @@ class CellTask : public TimedTask {
   explicit CellTask(Cell& cell) : cell_(cell) {}
   bool goes_on() const override { return runs(cell_); }
   void handle_exception() override;
+  void take(int discarded, std::optional<double> disturbed_share) override;
 
  protected:
   Cell& cell_;

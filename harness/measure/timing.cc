@@ -2,8 +2,11 @@
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <exception>
 #include <vector>
+
+#include "harness/measure/noise.h"
 
 namespace kv::measure {
 namespace {
@@ -14,6 +17,28 @@ class Silent : public benchmark::BenchmarkReporter {
   bool ReportContext(const Context&) override { return true; }
   void ReportRuns(const std::vector<Run>&) override {}
 };
+
+// Takes a repetition until other processes held it up in few of its runs, or until they did too often.
+void take_repetition(TimedTask& task, int repetition, const std::function<bool()>& stop) {
+  for (size_t discarded = 0;; ++discarded) {
+    task.begin(repetition);
+    const WaitMeter waits;
+    const int runs = task.iterations();
+    int disturbed = 0;
+    double waited = waits.seconds();
+    for (int i = 0; i < runs; ++i) {
+      const double seconds = task.run(), now = waits.seconds();
+      disturbed += now - waited > kDisturbedRun * seconds;
+      waited = now;
+    }
+    const double share = static_cast<double>(disturbed) / std::max(1, runs);
+    if (discarded < std::size(kMostDisturbed) && share > kMostDisturbed[discarded] && !stop() &&
+        task.discard())
+      continue;
+    task.end();
+    return task.take(static_cast<int>(discarded), waits.counts() ? std::optional(share) : std::nullopt);
+  }
+}
 
 void initialize_once() {
   static const bool done = [] {
@@ -53,15 +78,9 @@ bool run_interleaved(std::span<const std::unique_ptr<TimedTask>> tasks, int repe
           }
         }
       };
-      attempt([&] { tasks[i]->begin(repetition[i]++); });
-      // Google Benchmark aborts if repetitions differ in their number of iterations, so an ended task's are counted
-      // as well.
-      for (auto _ : state) {
-        double seconds = 1e-9;
-        attempt([&] { seconds = tasks[i]->run(); });
-        state.SetIterationTime(seconds);
-      }
-      attempt([&] { tasks[i]->end(); });
+      attempt([&] { take_repetition(*tasks[i], repetition[i]++, stop); });
+      // Google Benchmark wants as many iterations as were registered. The tasks have the times.
+      for (auto _ : state) state.SetIterationTime(1e-9);
     };
     benchmark::RegisterBenchmark(tasks[i]->name().c_str(), body)
         ->Iterations(tasks[i]->iterations())

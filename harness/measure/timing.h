@@ -1,9 +1,11 @@
-// Runs timed tasks in interleaved random order, through Google Benchmark.
+// Runs timed tasks in interleaved random order, through Google Benchmark. A repetition in which other processes held this
+// one's threads up is taken again.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -21,7 +23,19 @@ class TimedTask {
   virtual bool goes_on() const { return true; }  // false: skips its remaining repetitions
   // Called while an exception of begin, run or end is handled. An exception from here ends all tasks.
   virtual void handle_exception() { throw; }
+
+  // Ends a repetition that does not count, in place of end(). False if the task cannot begin it again; then end() follows.
+  virtual bool discard() { return false; }
+  // Called after end(): how often the repetition was discarded, and the share of its runs that were disturbed even so;
+  // empty where the kernel does not say.
+  virtual void take(int /*discarded*/, std::optional<double> /*disturbed_share*/) {}
 };
+
+// A run is disturbed if this process's threads waited for a processor for this share of its time.
+inline constexpr double kDisturbedRun = 0.02;
+// A repetition is discarded if a larger share of its runs is disturbed: less and less strictly, so that it ends even on a
+// machine that is never quiet. Its times do not decide, so what remains is no selection of fast ones.
+inline constexpr double kMostDisturbed[] = {0.1, 0.1, 0.2, 0.3, 0.5};
 
 // Runs all repetitions of all tasks in random order. Asks `stop` between any two; true ends the run, and the function
 // returns false. An exception that a task does not handle ends the run and is rethrown.

@@ -17,7 +17,7 @@ WeightsBandwidthTask::WeightsBandwidthTask(const model::ModelWeights& weights) {
 
 // About ten milliseconds.
 int WeightsBandwidthTask::iterations() const {
-  return static_cast<int>(std::clamp<int64_t>((128 << 20) / std::max<int64_t>(1, bytes_), 1, 100));
+  return static_cast<int>(std::clamp<int64_t>((128 << 20) / std::max<int64_t>(1, bytes_), 2, 100));
 }
 
 void WeightsBandwidthTask::begin(int) {
@@ -26,7 +26,7 @@ void WeightsBandwidthTask::begin(int) {
 }
 
 double WeightsBandwidthTask::run() {
-  return reads_.run(bytes_, [&] { return cpu::read_stretches(parts_); });
+  return reads_.run_in_turn(bytes_, [&](cpu::ReadOrder order) { return cpu::read_stretches(parts_, order); });
 }
 
 }  // namespace kv::measure

@@ -14,7 +14,18 @@
 namespace kv::model {
 namespace {
 
-// Caches leave it to their retention what a query sees.
+class Seconds {
+ public:
+  double so_far() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
 void check_window(const ModelConfig& config, const Cache& cache) {
   const int64_t tokens = cache.shape().max_tokens;
   for (int layer = 0; layer < config.layers; ++layer) {
@@ -27,18 +38,6 @@ void check_window(const ModelConfig& config, const Cache& cache) {
                                 "), or shorter sequences");
   }
 }
-
-class Seconds {
- public:
-  double so_far() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-}  // namespace
 
 void check_rotation(const ModelConfig& config, const LayerSpecs& specs) {
   if (!rotates_at_read(specs)) return;
@@ -181,7 +180,8 @@ void CachedModel::recur(int layer, int64_t n, const float* projected, float* out
 
 void CachedModel::attend(int layer, int64_t n, int64_t rows, const float* q, const float* k, const float* v,
                          float* out) {
-  const std::span<const StepInput> inputs = rows_.lay_out(model_.config(), layer, ids_, n, rows, q, k, v);
+  const std::span<const StepInput> inputs =
+      rows_.lay_out(model_.config(), layer, step_of(ids_, n), rows, q, k, v);
   step_cache(layer, inputs);
   tell(layer, inputs);
   rows_.copy_out(model_.config(), rows, out);

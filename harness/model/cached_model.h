@@ -26,12 +26,15 @@ ModelShape cache_shape(const ModelConfig& config, int sequences, int64_t max_tok
 // Throws std::invalid_argument where the spec has positions=cache, and the model no RoPE, or several.
 void check_rotation(const ModelConfig& config, const LayerSpecs& specs);
 
+// Caches leave it to their retention what a query sees. Throws std::invalid_argument where a layer has a sliding window and
+// the cache would show it more.
+void check_window(const ModelConfig& config, const Cache& cache);
+
 class CachedModel : public Decoder {
  public:
   // `cache` has the model's shape and no sequences yet; both outlive this object. A cache that rotates
-  // rows by cache position gets them before RoPE, whatever `rotary` says. Throws std::bad_alloc, and
-  // std::invalid_argument if a layer has a sliding window and the cache would show it more, and what check_rotation
-  // throws.
+  // rows by cache position gets them before RoPE, whatever `rotary` says. Throws std::bad_alloc, and what check_window and
+  // check_rotation throw.
   CachedModel(const Model& model, Cache& cache, int sequences, Rotary rotary = Rotary::kTrained);
 
   // Gives every sequence its next n tokens, ids [sequences, n], as one step. Returns the logits

@@ -5,7 +5,8 @@
     model_files.py text                   a text for models where none is given
     model_files.py tokens TOKENIZER TEXT  a text's token ids (.npy), by a tokenizer.json
 
-Each prints a path. A mistake of the user is one line on standard output and the exit code 2.
+Each prints a path. A mistake of the user is one line on standard output and the exit code 2. With KVLAB_MAKE_NOTHING nothing is made:
+the exit code is 3 where something would be.
 """
 from __future__ import annotations
 
@@ -27,6 +28,7 @@ VERSION = 1  # of what is made: a change of it makes everything anew
 _REFUSED = b'{"refused": '  # how a tokenizer.json begins that only says why a GGUF file's tokenizer cannot be used
 HOME = Path(os.environ.get("KVLAB_HOME") or Path(__file__).resolve().parents[2])
 MODELS = HOME / ".models"
+_MAKE_NOTHING = bool(os.environ.get("KVLAB_MAKE_NOTHING"))
 
 
 def say(line: str) -> None:
@@ -49,6 +51,8 @@ def kept(name: str, make: Callable[[Path], None]) -> Path:
     place = MODELS / name
     if place.exists():
         return place
+    if _MAKE_NOTHING:
+        sys.exit(3)
     with _alone():
         if not place.exists():
             new = MODELS / f".new-{os.getpid()}"
@@ -74,6 +78,8 @@ def sha256(path: Path) -> str:
         while block := file.read(1 << 20):
             sum_of.update(block)
     digest = sum_of.hexdigest()
+    if _MAKE_NOTHING:
+        return digest
     note.parent.mkdir(parents=True, exist_ok=True)
     note.write_text(digest)
     return digest

@@ -91,7 +91,7 @@ void UncachedModel::attend(int layer, int64_t n, const float* q, const float* k,
   Cache& rows = *rows_.at(model_.config().window(layer));
   const std::vector<SequenceId> ids(static_cast<size_t>(sequences_));
   const std::span<StepInput> inputs =
-      layer_rows_.lay_out(model_.config(), layer, ids, n, sequences_ * n, q, k, v);
+      layer_rows_.lay_out(model_.config(), layer, step_of(ids, n), sequences_ * n, q, k, v);
   {
     const StepParts::Timing timing(Part::kAttend);
     step_alone(rows, inputs);

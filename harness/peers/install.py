@@ -74,6 +74,8 @@ def main(words: list[str]) -> int:
     known = peers()
     if words[:1] == ["--build"]:
         build(words[1])
+    elif words[0:1] in (["-h"], ["--help"]):
+        print((__doc__ or "").strip())
     elif not words:
         for name, head in known.items():
             state = "installed" if is_installed(name) else f"install it with: ./kvlab peers install {name}"

@@ -21,6 +21,7 @@ class PrefixSharing : private BlockOwner {
   void close(int sequence) { cache_.release(sequence); }
   // Evicts so many units, or all that no sequence has.
   void evict(int64_t units) { cache_.evict(units); }
+  int64_t units() const { return cache_.blocks(); }  // that are held
 
  private:
   int64_t block_tokens() const override { return 1; }  // a number stands for a whole unit

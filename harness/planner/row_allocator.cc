@@ -203,6 +203,8 @@ bool RowAllocator::has_room(int64_t tokens, double watermark) const {
 
 int64_t RowAllocator::room_bytes() const { return budget_->limit; }
 
+int64_t RowAllocator::allocated_bytes() const { return budget_->used; }
+
 int64_t RowAllocator::held_bytes() const {
   int64_t bytes = budget_->used;
   for (const auto& g : groups_) bytes -= (g->pool_blocks - g->used_blocks) * g->block_bytes() * g->layers;

@@ -66,6 +66,8 @@ class RowAllocator {
   bool has_room(int64_t tokens, double watermark) const;
 
   int64_t room_bytes() const;
+  // Bytes of the whole pools, free blocks too, and of what lies beside them.
+  int64_t allocated_bytes() const;
   // Bytes of all sequences: rows, block tables, buffers and reserves; free blocks left out.
   int64_t held_bytes() const;
   // Rows of a sequence that attention finds, by group.

@@ -26,7 +26,7 @@ struct PlanTable {
   TraceFacts facts = {};
   OpenRequests open = {};
   Device device = {};
-  Scheduler scheduler = {};
+  SchedulerSettings scheduler = {};
   QualityRun quality = {};  // without a name: not asked for
   int64_t context = 0, users = 0;
 };

@@ -9,6 +9,8 @@
 
 namespace kv::planner {
 
+struct StepPlan;
+
 // A machine as it is stated; 0 where it is not.
 struct Device {
   double read_gbps = 0.0;  // memory's
@@ -42,6 +44,7 @@ class StepTime {
   StepTime(const config::Geometry& geometry, int64_t weights_bytes, const Device& device,
            std::optional<MeasuredSteps> measured = {});
   StepSeconds parts(const StepWork& work) const;
+  StepSeconds operator()(const StepPlan&, const StepWork& work) const { return parts(work); }
   double seconds(const StepWork& work) const { return parts(work).all(); }
 
  private:

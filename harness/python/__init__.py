@@ -2,9 +2,9 @@
 
     cache = kvlab.Cache("paged(block=16)/q8_0", layers=2, q_heads=8, kv_heads=2, head_dim=64, max_tokens=4096)
     sequence = cache.add_sequence()
-    out = cache.step(sequence, 0, q, k, v)          # NumPy or DLPack, float32
+    out = cache.step(sequence, 0, q, k, v)          # NumPy or DLPack: float32, float16 or bfloat16
 
-    results = kvlab.run("configs/quickstart.toml")  # as `kvlab run`: needs kvlab[results]
+    results = kvlab.run("configs/quickstart.toml")  # as `kvlab run`
     results.cells                                   # a Polars frame
     results.plot.pareto()                           # an Altair chart
 
@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvlab._kvlab import Cache, variants
+from kvlab._kvlab import Cache, __version__, variants
 
 if TYPE_CHECKING:
     from kvlab.results import Results, load, run
 
-__all__ = ["Cache", "Results", "load", "run", "variants"]
+__all__ = ["Cache", "Results", "__version__", "load", "run", "variants"]
 
 
 def __getattr__(name: str):
@@ -29,6 +29,6 @@ def __getattr__(name: str):
         try:
             from kvlab import results
         except ModuleNotFoundError as error:
-            raise ImportError(f"kvlab.{name} needs {error.name}: pip install 'kvlab[results]'") from None
+            raise ImportError(f"kvlab.{name} needs {error.name}: pip install {error.name}") from None
         return getattr(results, name)
     raise AttributeError(f"module 'kvlab' has no attribute '{name}'")

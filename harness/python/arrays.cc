@@ -2,8 +2,11 @@
 
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <memory>
 #include <stdexcept>
+
+#include "kernels/math.h"
 
 namespace nb = nanobind;
 
@@ -48,14 +51,36 @@ bool in_c_order(const Any& array) {
   return true;
 }
 
+// The conversion to f32; null for f32 itself. Throws nb::type_error for other types, and for 16 bits that must be
+// `writable`. `is_bits`: an array of uint16 holds bf16.
+using Widen = float (*)(uint16_t bits);
+template <class Any>
+Widen widening(const Any& array, const std::string& name, bool is_bits, bool writable) {
+  const nb::dlpack::dtype type = array.dtype();
+  if (type == nb::dtype<float>()) return nullptr;
+  const auto is = [&](nb::dlpack::dtype_code code) {
+    return type == nb::dlpack::dtype{static_cast<uint8_t>(code), 16, 1};
+  };
+  if (!writable && (is_bits || is(nb::dlpack::dtype_code::Bfloat))) return bf16_to_f32;
+  if (!writable && is(nb::dlpack::dtype_code::Float)) return f16_to_f32;
+  const char* needed = writable ? "float32 is needed" : "float32, float16 or bfloat16 is needed";
+  throw nb::type_error((name + " is of " + name_of(type) + "; " + needed).c_str());
+}
+
+// NumPy's arrays of bfloat16 (ml_dtypes) offer neither a buffer nor DLPack, so their bits are read.
+nb::object bfloat16_bits(nb::handle object) {
+  const nb::object type = nb::getattr(object, "dtype", nb::none());
+  const nb::object name = nb::getattr(type, "name", nb::none());
+  if (!nb::isinstance<nb::str>(name) || nb::cast<std::string>(name) != "bfloat16") return {};
+  return object.attr("view")("uint16");
+}
+
 template <class Any>
 int64_t check(const Any& array, const Wanted& wanted) {
   const std::string name = wanted.name;
   if (array.device_type() != nb::device::cpu::value)
     throw std::invalid_argument(name +
                                 " lies in a GPU's memory; the cache reads the CPU's: move it there first");
-  if (array.dtype() != nb::dtype<float>())
-    throw nb::type_error((name + " is of " + name_of(array.dtype()) + "; float32 is needed").c_str());
   bool same = array.ndim() == wanted.shape.size();
   int64_t tokens = 0;
   for (size_t i = 0; same && i < wanted.shape.size(); ++i) {
@@ -66,7 +91,7 @@ int64_t check(const Any& array, const Wanted& wanted) {
   if (!same)
     throw std::invalid_argument(name + " has the shape " + shape_of(array) + "; " + text_of(wanted) +
                                 " is needed, with n of at least 1");
-  if (!in_c_order(array) || reinterpret_cast<uintptr_t>(array.data()) % alignof(float) != 0)
+  if (!in_c_order(array) || reinterpret_cast<uintptr_t>(array.data()) % (array.dtype().bits / 8) != 0)
     throw std::invalid_argument(name +
                                 " is not contiguous; numpy.ascontiguousarray() or .contiguous() makes it so");
   return tokens;
@@ -76,13 +101,21 @@ int64_t check(const Any& array, const Wanted& wanted) {
 
 Array::Array(nb::handle object, const Wanted& wanted, bool writable) {
   const std::string name = wanted.name;
-  if (!nb::try_cast(object, read_))
+  const nb::object bits = writable ? nb::object() : bfloat16_bits(object);
+  if (!nb::try_cast(bits ? nb::handle(bits) : object, read_))
     throw nb::type_error((name + " is a " + type_of(object) +
                           " that is not readable as an array of numbers; a NumPy array, or another with "
                           "__dlpack__, is needed (a PyTorch tensor: .detach())")
                              .c_str());
+  const Widen widen = widening(read_, name, static_cast<bool>(bits), writable);
   tokens_ = check(read_, wanted);
   data_ = const_cast<float*>(static_cast<const float*>(read_.data()));
+  if (widen) {
+    const auto* narrow = static_cast<const uint16_t*>(read_.data());
+    widened_.resize(read_.size());
+    std::transform(narrow, narrow + read_.size(), widened_.begin(), widen);
+    data_ = widened_.data();
+  }
   if (!writable) return;
   if (!nb::try_cast(object, written_)) throw std::invalid_argument(name + " is read-only");
   data_ = static_cast<float*>(written_.data());

@@ -1,4 +1,5 @@
-// Python's arrays as the cache takes them: read in place through the buffer protocol or DLPack, never copied.
+// Python's arrays as the cache takes them: f32 is read in place through the buffer protocol or DLPack; f16 and bf16, whose
+// values f32 has too, are widened into a copy.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -25,11 +26,12 @@ struct Wanted {
   std::vector<Dimension> shape;
 };
 
-// An f32 array in C order on the CPU. Keeps Python's object alive.
+// An array in C order on the CPU, as f32. Keeps Python's object alive.
 class Array {
  public:
-  // Throws nb::type_error for an object that is no f32 array, and std::invalid_argument for a wrong shape or layout,
-  // a GPU's memory, or a read-only array that must be `writable`; each with one line.
+  // Throws nb::type_error for an object that is no array of f32, f16 or bf16 (`writable`: of f32), and
+  // std::invalid_argument for a wrong shape or layout, a GPU's memory, or a read-only array that must be `writable`;
+  // each with one line.
   Array(nanobind::handle object, const Wanted& wanted, bool writable = false);
 
   float* data() const { return data_; }
@@ -38,6 +40,7 @@ class Array {
  private:
   nanobind::ndarray<nanobind::ro> read_;
   nanobind::ndarray<> written_;
+  std::vector<float> widened_;
   float* data_ = nullptr;
   int64_t tokens_ = 0;
 };

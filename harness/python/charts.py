@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import altair as alt
+import polars as pl
 
 importing = Lock()
 
@@ -45,6 +46,12 @@ def load_runs(folder: Path) -> list[Any]:
         return plots()["data"].load_runs([folder])
     except plots()["columns"].BadResults as error:
         raise ValueError(str(error)) from None
+
+
+def answers(folder: Path) -> str:
+    """The report's sentences and tables, as HTML for a notebook."""
+    cells = pl.concat([run.cells for run in load_runs(folder)], how="diagonal_relaxed")
+    return plots()["page"].notebook(folder.name, cells)
 
 
 class Plots:

@@ -5,11 +5,11 @@ namespace kv::python {
 
 inline constexpr const char* kCacheDoc = R"(A KV cache, built from a spec (`kvlab list` describes them).
 
-Arrays are float32, contiguous, in the CPU's memory: NumPy's, or any with __dlpack__ (PyTorch, JAX). They are read and written
-in place. With a list as `sequence`, all arrays have one more dimension in front, one entry a sequence.
+Arrays are contiguous, in the CPU's memory: NumPy's, or any with __dlpack__ (PyTorch, JAX). float32 is read and written in place;
+float16 and bfloat16 are widened to it, which is exact, and results are always float32. With a list as `sequence`, all arrays have one more dimension in front, one entry a sequence.
 
 Threads may share a cache: its calls run one at a time and release Python's own lock.
-Errors: TypeError for anything but a float32 array; ValueError for a wrong shape, a layout that is not contiguous, a GPU's array,
+Errors: TypeError for any other array; ValueError for a wrong shape, a layout that is not contiguous, a GPU's array,
 an invalid spec or number, and a closed cache; MemoryError if memory is short, which leaves the cache unchanged.)";
 
 inline constexpr const char* kInitDoc =

@@ -276,6 +276,7 @@ nb::dict variants() {
 
 NB_MODULE(_kvlab, m) {
   m.doc() = "kvlab's caches; import kvlab instead.";
+  m.attr("__version__") = KVLAB_VERSION;
   m.def("variants", variants, nb::sig("def variants() -> dict[str, dict[str, str]]"),
         "What a spec can be made of: for each stage (placement, codec, retention, selection) the names, with "
         "what "

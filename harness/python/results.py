@@ -13,11 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from kvlab import charts
+
+if TYPE_CHECKING:
+    import pandas
 
 PACKAGE = Path(__file__).parent
 # The launcher's settings, for the same reasons: waiting threads sleep soon, and large blocks use huge pages.
@@ -35,6 +38,7 @@ class Results:
     texts, heads, moments, hits   likewise, of generate, eval and replay experiments
     columns    unit and meaning of each column of cells
     env        the machine and the build, of env.json (of the first host, where a merged folder has several)
+    to_pandas  one of these tables as a pandas frame
     plot       the report's figures: plot.pareto() is an Altair chart; dir(plot) has those with something to draw
     """
 
@@ -54,6 +58,19 @@ class Results:
     @cached_property
     def plot(self) -> charts.Plots:
         return charts.Plots(self.folder)
+
+    def to_pandas(self, table: str = "cells") -> pandas.DataFrame:
+        """A table as a pandas frame, without pyarrow. Integers are Int64, which can be missing; texts are objects."""
+        try:
+            import pandas
+        except ModuleNotFoundError:
+            raise ImportError("to_pandas needs pandas: pip install pandas") from None
+        kinds = {pl.Int64: "Int64", pl.Float64: "float64"}
+        columns = getattr(self, table)
+        return pandas.DataFrame({c.name: pandas.Series(c.to_list(), dtype=kinds.get(c.dtype, "object")) for c in columns})
+
+    def _repr_html_(self) -> str:
+        return charts.answers(self.folder)
 
     def __repr__(self) -> str:
         variants = self.cells["variant"].n_unique()

@@ -38,6 +38,7 @@
 #include <stdexcept>
 
 #include "harness/math/random.h"
+#include "variants/cache/near_names.h"
 #include "variants/model_cache/resolve.h"
 
 namespace kv::workload {
@@ -349,12 +350,12 @@ std::vector<FamilyInfo> synthetic_families() {
 
 std::unique_ptr<Workload> make_synthetic(std::string_view family, const WorkloadShape& shape, uint64_t seed) {
   check(shape);
-  std::string names;
+  std::vector<std::string_view> names;
   for (const Entry& entry : kFamilies) {
     if (entry.info.name == family) return std::make_unique<Synthetic>(entry, shape, seed);
-    names += (names.empty() ? "" : ", ") + std::string(entry.info.name);
+    names.push_back(entry.info.name);
   }
-  throw std::invalid_argument("unknown workload \"" + std::string(family) + "\"; known are " + names);
+  throw std::invalid_argument("unknown workload '" + std::string(family) + "'" + known_names(family, names));
 }
 
 int WorkloadShape::row_layers() const {

@@ -1,10 +1,12 @@
 #include "kernels/cuda/cuda_gpu.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <new>
-#include <set>
+#include <optional>
 #include <stdexcept>
 
 #include "kernels/cuda/attention/attend_simple.h"
@@ -54,6 +56,10 @@ GpuInfo info_of(int device) {
   KV_CHECK(cudaMemGetInfo(&info.free_bytes, &all));
   KV_CHECK(cudaDriverGetVersion(&info.driver));
   KV_CHECK(cudaRuntimeGetVersion(&info.runtime));
+  int khz = 0, bits = 0;
+  KV_CHECK(cudaDeviceGetAttribute(&khz, cudaDevAttrMemoryClockRate, device));
+  KV_CHECK(cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, device));
+  if (khz > 0 && bits > 0) info.bytes_per_us = 2.0 * khz * bits / 8.0 * 1e-3;  // twice a cycle
   return info;
 }
 
@@ -147,6 +153,58 @@ class RuntimeGpu final : public CudaGpu {
   void wait(Mark mark) override { KV_CHECK(cudaEventSynchronize(event_of(mark))); }
 
   double time_us(Timed as, const std::function<void()>& work) override {
+    if (as == Timed::kStream) return between_events_us(as, work);
+    if (!empty_graph_us_) {
+      constexpr int kTries = 9;
+      std::array<double, kTries> tries{};
+      for (double& us : tries) us = between_events_us(as, [] {});
+      std::ranges::sort(tries);
+      empty_graph_us_ = tries[kTries / 2];
+    }
+    return std::max(0.0, between_events_us(as, work) - *empty_graph_us_);
+  }
+  int sm_mhz() override {
+    constexpr int64_t kCycles = 2000000;
+    return static_cast<int>(kCycles / time_us(Timed::kGraph, [&] { launch(hold, 1, 1, kCycles); }));
+  }
+
+  void append(const AppendParams& params, int jobs, int most_units) override {
+    launch(append_rows, dim3(append_blocks(params.layout, most_units), jobs), kAppendWarps, params);
+  }
+  void copy_rows(const CopyParams& params, int jobs, int most_rows) override {
+    launch(cuda::copy_rows, dim3(blocks(most_rows, kCopyWarps), jobs), kCopyWarps, params);
+  }
+  void attend_simple(const AttendParams& params, int problems, int most_splits, int most_queries) override {
+    launch(cuda::attend_simple, dim3(blocks(most_queries, kAttendWarps), problems, most_splits), kAttendWarps,
+           params);
+  }
+  Instance decode_instance(const Layout& layout, int queries) const override {
+    Instance found = find_instance(layout, queries, most_shared_bytes_);
+    if (found.kernel) found.blocks_of_sm = prepared(found);
+    return found;
+  }
+  void decode(const DecodeParams& params, int items) override {
+    const Instance found = decode_instance(params.layout, params.merge.most_queries);
+    if (!found.kernel) throw std::logic_error("no decode kernel fits these rows");
+    launch(found.kernel, dim3(items, blocks(params.merge.most_queries, found.queries)), kDecodeWarps, params,
+           static_cast<size_t>(found.shared_bytes));
+  }
+  void merge(const MergeParams& params, int problems) override {
+    launch(merge_splits, dim3(blocks(params.most_queries, kMergeQueries), problems), kMergeWarps, params);
+  }
+  void add_attention_weights(const AttentionWeightsParams& params, int problems, int most_rows) override {
+    launch(cuda::add_attention_weights, dim3(blocks(most_rows, kAttendWarps * simt::kWarp), problems),
+           kAttendWarps, params);
+  }
+  void choose_slots(const EvictParams& params, int heads) override {
+    launch(choose_slot, dim3(heads), kEvictWarps, params, kEvictSharedBytes);
+  }
+  void read_all(const ReadParams& params, int blocks) override {
+    launch(cuda::read_all, dim3(blocks), kReadThreads / simt::kWarp, params);
+  }
+
+ private:
+  double between_events_us(Timed as, const std::function<void()>& work) {
     // The events are the graph's first and last node, so the GPU passes them without the host.
     const unsigned how = as == Timed::kGraph ? cudaEventRecordExternal : cudaEventRecordDefault;
     cudaGraph_t graph = nullptr;
@@ -168,53 +226,7 @@ class RuntimeGpu final : public CudaGpu {
     if (graph) KV_CHECK(cudaGraphDestroy(graph));
     return 1e3 * ms;
   }
-  int sm_mhz() override {
-    constexpr int64_t kCycles = 2000000;
-    return static_cast<int>(kCycles / time_us(Timed::kGraph, [&] { launch(hold, 1, 1, kCycles); }));
-  }
 
-  void append(const AppendParams& params, int jobs, int most_units) override {
-    launch(append_rows, dim3(append_blocks(params.layout, most_units), jobs), kAppendWarps, params);
-  }
-  void copy_rows(const CopyParams& params, int jobs, int most_rows) override {
-    launch(cuda::copy_rows, dim3(blocks(most_rows, kCopyWarps), jobs), kCopyWarps, params);
-  }
-  void attend_simple(const AttendParams& params, int problems, int most_splits, int most_queries) override {
-    launch(cuda::attend_simple, dim3(blocks(most_queries, kAttendWarps), problems, most_splits), kAttendWarps,
-           params);
-  }
-  Instance decode_instance(const Layout& layout, int queries) const override {
-    return find_instance(layout, queries, most_shared_bytes_);
-  }
-  void decode(const DecodeParams& params, int items) override {
-    const Instance found = decode_instance(params.layout, params.merge.most_queries);
-    if (!found.kernel) throw std::logic_error("no decode kernel fits these rows");
-    const auto* function = reinterpret_cast<const void*>(found.kernel);
-    if (prepared_.insert(function).second) {
-      KV_CHECK(
-          cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, found.shared_bytes));
-      // Takes all of an SM's memory, else the SM may hold fewer blocks than fit; rows bypass its cache.
-      KV_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                    cudaSharedmemCarveoutMaxShared));
-    }
-    launch(found.kernel, dim3(items, blocks(params.merge.most_queries, found.queries)), kDecodeWarps, params,
-           static_cast<size_t>(found.shared_bytes));
-  }
-  void merge(const MergeParams& params, int problems) override {
-    launch(merge_splits, dim3(blocks(params.most_queries, kMergeQueries), problems), kMergeWarps, params);
-  }
-  void add_attention_weights(const AttentionWeightsParams& params, int problems, int most_rows) override {
-    launch(cuda::add_attention_weights, dim3(blocks(most_rows, kAttendWarps * simt::kWarp), problems),
-           kAttendWarps, params);
-  }
-  void choose_slots(const EvictParams& params, int heads) override {
-    launch(choose_slot, dim3(heads), kEvictWarps, params, kEvictSharedBytes);
-  }
-  void read_all(const ReadParams& params, int blocks) override {
-    launch(cuda::read_all, dim3(blocks), kReadThreads / simt::kWarp, params);
-  }
-
- private:
   static constexpr size_t kStagingBytes = size_t{8} << 20;
 
   template <class Params>
@@ -222,6 +234,19 @@ class RuntimeGpu final : public CudaGpu {
     check_grid(grid.y, grid.z);
     kernel<<<grid, static_cast<unsigned>(warps * simt::kWarp), shared_bytes, stream()>>>(params);
     KV_CHECK(cudaGetLastError());
+  }
+  // Makes a kernel ready at its first use; returns the blocks that a multiprocessor holds.
+  int prepared(const Instance& one) const {
+    const auto* function = reinterpret_cast<const void*>(one.kernel);
+    if (const auto known = blocks_of_sm_.find(function); known != blocks_of_sm_.end()) return known->second;
+    KV_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, one.shared_bytes));
+    // Takes all of an SM's memory, else the SM may hold fewer blocks than fit; rows bypass its cache.
+    KV_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                  cudaSharedmemCarveoutMaxShared));
+    int held = 0;
+    KV_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&held, function, kDecodeWarps * simt::kWarp,
+                                                           static_cast<size_t>(one.shared_bytes)));
+    return blocks_of_sm_[function] = std::max(1, held);
   }
   cudaStream_t of(Queue queue) const { return queues_[static_cast<size_t>(queue)]; }
   cudaEvent_t event_of(Mark mark) const { return events_[static_cast<size_t>(mark % kMarks)]; }
@@ -232,9 +257,11 @@ class RuntimeGpu final : public CudaGpu {
   std::array<cudaEvent_t, kMarks> events_{};  // of the newest marks
   Mark marks_ = 0;
   std::array<cudaEvent_t, 2> clock_{};  // start and end
-  std::byte* staging_ = nullptr;        // pinned; uploads wait here
-  size_t staged_ = 0;                   // bytes of it that may still be in transfer
-  std::set<const void*> prepared_;      // kernels that may use more than the standard 48 KiB of shared memory
+  std::optional<double> empty_graph_us_;
+  std::byte* staging_ = nullptr;  // pinned; uploads wait here
+  size_t staged_ = 0;             // bytes of it that may still be in transfer
+  // Of kernels that may use more than the standard 48 KiB of shared memory.
+  mutable std::map<const void*, int> blocks_of_sm_;
 };
 
 }  // namespace

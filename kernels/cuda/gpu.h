@@ -21,6 +21,15 @@ struct GpuInfo {
   size_t memory_bytes = 0, l2_bytes = 0;
   size_t free_bytes = 0;        // when the GPU was opened; others may hold some
   int driver = 0, runtime = 0;  // CUDA's numbers: 12040 is 12.4
+  double bytes_per_us = 1e6;    // memory's data rate by the data sheet
+};
+
+// What a work item of attention costs beside its bytes: these decide how work is cut, and no result. Measured on an H200
+// (results/h200).
+struct ItemCosts {
+  double begin_us = 5.0;   // from the launch to its first rows, and from its last rows to its partial result
+  double split_us = 0.25;  // reading a partial result, in the merge
+  double rows_per_us = 120;  // of 128 elements, by a block that has the memory for itself
 };
 
 class Gpu {
@@ -33,6 +42,7 @@ class Gpu {
 
   virtual ~Gpu() = default;
   virtual GpuInfo info() const = 0;
+  virtual ItemCosts item_costs() const { return {}; }
 
   // Device memory, aligned to 256, or pinned host memory, which the GPU can read; throws std::bad_alloc. release() waits for the
   // work that still uses it.
@@ -56,7 +66,7 @@ class Gpu {
   virtual void wait(Mark mark) = 0;
 
   // Runs `work`, waits, and returns the GPU's own time for it in the main queue. kGraph: the launches become one graph, so that
-  // the host's time does not count; a graph cannot hold copies or waits for the other queue.
+  // the host's time does not count, less the time of an empty graph; it cannot hold copies or waits for the other queue.
   enum class Timed { kGraph, kStream };
   virtual double time_us(Timed as, const std::function<void()>& work) = 0;
   // The multiprocessors' clock now; waits.

@@ -14,7 +14,7 @@ from style import INK, length_axis
 
 @figure(
     "bandwidth",
-    "% of measured read bandwidth",
+    "% of measured read bandwidth", "time",
     "Higher is better. The dotted line is the read bandwidth measured in the same run with the same threads; in a cold "
     "cache, no row is in the last-level cache. More than 100 % is drawn at 100 %, with the largest number beside it: such "
     "rows came from a nearer cache than the measurement of the bandwidth read.",

@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 from families import short
 from figures.figure import Tables, figure
-from marks import in_focus, legend_focus, panels, scale, text, tips
+from marks import in_focus, legend_focus, panels, scale, text, tips, variant_axis
 from messages import place, span, times, titled
 from prepare import of_experiment, with_absent, with_panel
 from style import KINDS, QUIET, bytes_text
@@ -16,7 +16,7 @@ KINDS_HELD = {"payload": "bytes_payload", "metadata": "bytes_metadata", "slack":
 
 @figure(
     "batch_waste",
-    "Ragged batches: bytes held over bytes of payload",
+    "Ragged batches: bytes held over bytes of payload", "memory",
     "Shorter is better; 1 is a cache that holds its rows and nothing else. Slack is reserved and unused: by padding to "
     "the longest sequence, or in the last block of each sequence.",
 )
@@ -39,7 +39,7 @@ def batch_waste(tables: Tables):
     colours = scale({kind: KINDS[kind] for kind in KINDS_HELD})
     bars = alt.Chart().mark_bar(stroke=QUIET, strokeWidth=0.5)
     chart = bars.encode(
-        alt.Y("variant:N", sort=variants, axis=alt.Axis(title=None, labelFontSize=11)),
+        variant_axis(sort=variants),
         alt.X("sum(times_payload):Q", axis=alt.Axis(title="bytes held / bytes of payload", tickCount=5)),
         alt.Color("kind:N", scale=colours, legend=alt.Legend(title="kind")),
         alt.Order("order:Q"),

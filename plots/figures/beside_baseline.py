@@ -8,7 +8,7 @@ from families import short
 from figures.figure import Tables, figure
 from figures.models import TINY, change_axis, series, task_read, versus_full
 from known import name_of, numeric_parameters, spec_of
-from marks import in_focus, interval, legend_focus, panels, text, tips
+from marks import in_focus, interval, legend_focus, panels, text, tips, variant_axis
 from messages import titled
 from prepare import NoData, with_absent, with_panel
 from style import INK, QUIET, bytes_text
@@ -20,7 +20,7 @@ SAME_BYTES = 0.03  # of the baseline's, on either side
 
 @figure(
     "loss_baseline",
-    "Loss less the baseline's",
+    "Loss less the baseline's", "quality",
     "Further left is better; the line at 0 is the variant that the panel names, on the same tokens. A row is a variant with "
     "the 95 % bootstrap interval of the paired difference, blue or orange where the interval leaves out 0 and grey where it "
     "contains it or stays within 0.001 nats. Budgets of layers are in the order of layers. Beside it: the bytes held per input "
@@ -34,7 +34,7 @@ def loss_baseline(tables: Tables):
     colours = alt.Scale(domain=list(VERDICTS), range=list(VERDICTS.values()))
     base = alt.Chart().encode(
         change_axis("loss_change", "loss less the baseline's [nats]", ends, alt.X),
-        alt.Y("called:N", sort=order, axis=alt.Axis(title=None, labelFontSize=11, labelLimit=330, grid=True)),
+        variant_axis("called", order),
         alt.Color("told:N", scale=colours, legend=alt.Legend(title="the interval says", orient="top")),
         opacity=in_focus(),
         tooltip=tips(

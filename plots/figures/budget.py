@@ -19,7 +19,7 @@ MOST_NAMED = 4  # policies that are equally good before none of them stands out
 
 @figure(
     "budget",
-    "Error against bytes, over budgets",
+    "Error against bytes, over budgets", "error",
     "Towards the lower left is better. A line is a policy over its budgets, a lone point a codec that keeps every "
     "token. The dashed line is the Pareto front; an orange dot is a point that may lie on it, by its interval. Errors are "
     "means over the last tokens of a sequence, with 95 % intervals over the sequences of a batch where there are 5 or more; bytes are payload, metadata and slack over the input "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
-from marks import in_focus, legend_focus, text, tips
+from marks import in_focus, legend_focus, text, tips, variant_axis
 from messages import titled
 from families import short
 from prepare import drawable, with_panel
@@ -22,7 +22,7 @@ OPERATIONS = {
 
 @figure(
     "checkpoint",
-    "Save, snapshot and fork a sequence",
+    "Save, snapshot and fork a sequence", "serving",
     "Further left is better; a row a variant, sorted by its fork, with a point a length. Save and load go through a file: "
     "saving includes the sync to disk, loading reads from the page cache. Snapshot and restore stay in memory. Where the "
     "points are far apart, time goes into copying; points in one place are a cache of bounded size, or a fork that "
@@ -44,11 +44,7 @@ def checkpoint(tables: Tables):
     order = long.filter(pl.col("operation") == "fork").group_by("variant").agg(pl.col("time").max()).sort("time", "variant")
     base = alt.Chart().encode(
         log_axis(alt.X, "time", "time of one sequence, p50 [µs]", long["time"]),
-        alt.Y(
-            "variant:N",
-            sort=order["variant"].to_list(),
-            axis=alt.Axis(title=None, labelFontSize=11, labelLimit=330, grid=True),
-        ),
+        variant_axis(sort=order["variant"].to_list()),
         tooltip=tips(operation="operation", p50="time_text", bytes="bytes_text"),
     )
     shades = alt.Scale(domain=lengths, range=shades_of_blue(len(lengths)))

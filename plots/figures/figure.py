@@ -14,6 +14,13 @@ import altair as alt
 import polars as pl
 from families import VariantStyle
 
+# The report's chapters, in order; those of a run begin with that of its main picture.
+CHAPTERS = {
+    "memory": "Memory", "time": "Time", "error": "Error", "quality": "Quality of a model’s predictions", "growth": "Growth",
+    "model": "Whole models", "serving": "Serving",
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Tables:
     """The runs of one report: every cell that was measured, and what goes into more detail."""
@@ -32,6 +39,7 @@ class Tables:
 class Figure:
     name: str  # file name and anchor
     title: str
+    chapter: str  # of CHAPTERS
     how_to_read: str
     draw: Callable[[Tables], alt.TopLevelMixin]
     at_one_length: bool = False  # drawn for the length that a menu chooses; its title says which
@@ -41,6 +49,8 @@ class Figure:
     experiments: tuple[str, ...] = ()  # whose it is, as list.py has it
 
 
-def figure(name: str, title: str, how_to_read: str, **more) -> Callable[[Callable], Figure]:
+def figure(name: str, title: str, chapter: str, how_to_read: str, **more) -> Callable[[Callable], Figure]:
     """Makes a drawing function the Figure of this name; `more` are Figure's other fields."""
-    return lambda draw: Figure(name, title, how_to_read, draw, **more)
+    if chapter not in CHAPTERS:
+        raise ValueError(f"figure {name}: no chapter '{chapter}'; there are {', '.join(CHAPTERS)}")
+    return lambda draw: Figure(name, title, chapter, how_to_read, draw, **more)

@@ -21,7 +21,7 @@ MOST_SAID = 3  # variants in a title
 
 @figure(
     "growth",
-    "Time of each step of a growth run",
+    "Time of each step of a growth run", "growth",
     "From an empty cache, one token at a time. A line is the median of a step over the repetitions, the band their "
     "range. A triangle with its length is a step that takes twice its neighbours in every repetition, as one that grows the "
     "buffer does; other spikes come from the machine. The longest run of each variant is drawn.",
@@ -56,7 +56,7 @@ def growth(tables: Tables):
 
 @figure(
     "reallocations",
-    "Steps of a growth run far above their neighbours",
+    "Steps of a growth run far above their neighbours", "growth",
     "Every step that takes twice its neighbours in every repetition, as one that grows the buffer does, from its "
     "neighbours' time (the lower end) to its own (the point), median of the repetitions. A panel a variant; the "
     "longer the line, the longer one token waits.",
@@ -125,7 +125,7 @@ def slowest_reallocation(steps: pl.DataFrame) -> str | None:
 
 @figure(
     "growth_total",
-    "Total time of appends in a growth run",
+    "Total time of appends in a growth run", "growth",
     "Lower is better. Time of all appends and views from an empty cache to this length, without attention; copies made by "
     "growing are a part of it. Median of the repetitions with its 95 % interval. Twice the time for twice the length is linear, "
     "four times is quadratic.",

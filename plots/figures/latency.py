@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
-from marks import in_families, in_focus, interval, legend_focus, length_choice, line_and_points, panels, text, tips
+from marks import in_families, in_focus, interval, legend_focus, length_choice, line_and_points, panels, text, tips, variant_axis
 from messages import at_each_length, count_of_verdicts, place, slowest_and_fastest, titled
 from prepare import NoData, drawable, with_absent, with_panel
 from style import INK, QUIET, bytes_text, length_axis, log_axis, microseconds_text
@@ -15,7 +15,7 @@ VERDICTS = {"faster": "#0072B2", "slower": "#D55E00", "ambiguous": "#8a93a0"}
 
 @figure(
     "latency",
-    "Step latency against sequence length",
+    "Step latency against sequence length", "time",
     "Lower is better. Median time of a step with its 95 % interval, in a growth run over all of its steps. Ratios "
     "to the baseline decide which variant is faster, not these intervals. A ring marks times that something else on the machine disturbed.",
 )
@@ -63,7 +63,7 @@ def longest_message(rows: pl.DataFrame) -> str | None:
 
 @figure(
     "ratio",
-    "Step time over the baseline's",
+    "Step time over the baseline's", "time",
     "Further left is faster; the line at 1 is the baseline. A row is a variant with the 95 % interval of its ratio, blue "
     "or orange where the interval shows a difference and grey where it contains 1. Beside it: the bytes that a sequence "
     "holds, and the relative L2 error of the output.",
@@ -93,7 +93,7 @@ def ratio(tables: Tables):
     order = alt.EncodingSortField("ratio_p50", op="mean", order="ascending")
     base = alt.Chart().encode(
         axis,
-        alt.Y("variant:N", sort=order, axis=alt.Axis(title=None, labelFontSize=11, labelLimit=330, grid=True)),
+        variant_axis(sort=order),
         alt.Color("verdict:N", scale=colours, legend=alt.Legend(title="the interval says", orient="top")),
         opacity=in_focus(),
         tooltip=tips(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
-from marks import in_families, in_focus, legend_focus, length_choice, line_and_points, panels, scale, text, tips
+from marks import in_families, in_focus, legend_focus, length_choice, line_and_points, panels, scale, text, tips, variant_axis
 from messages import at_each_length, times, titled
 from families import short
 from prepare import drawable, layers_said, with_panel
@@ -19,7 +19,7 @@ SAME_OVER = ("workload", "experiment", "phase", "threads")
 
 @figure(
     "memory",
-    "Memory against sequence length",
+    "Memory against sequence length", "memory",
     "Lower is better. The most that was in memory at once while the cache was filled and read: payload, metadata, slack, "
     "workspace, and what growing holds twice. Folders of earlier versions have what a step holds instead. Parallel lines differ by a constant factor; a flat line is a cache of bounded size, which evicts tokens.",
 )
@@ -72,7 +72,7 @@ def least(rows: pl.DataFrame, baseline: str | None, column: str) -> str:
 
 @figure(
     "bytes",
-    "Bytes by kind",
+    "Bytes by kind", "memory",
     "Shorter is better. Payload is encoded K and V; metadata is scales, zero points, tables and scores; slack is "
     "reserved and unused; workspace is the scratch memory of a step. The title counts what is held, workspace left out.",
     at_one_length=True,
@@ -94,7 +94,7 @@ def bytes_by_kind(tables: Tables):
     variants = [name for name in tables.style.names if name in set(rows["variant"])]
     bars = alt.Chart().mark_bar(stroke=QUIET, strokeWidth=0.5)
     chart = bars.encode(
-        alt.Y("variant:N", sort=variants, axis=alt.Axis(title=None, labelFontSize=11)),
+        variant_axis(sort=variants),
         alt.X(
             "sum(per_token):Q",
             axis=alt.Axis(title=f"bytes per cached token, {layers_said(rows)} [{unit}]", tickCount=6),

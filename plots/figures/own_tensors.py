@@ -17,7 +17,7 @@ SMALLEST_ERROR = 1e-9
 
 @figure(
     "eval_error",
-    "Error of your tensors against bytes",
+    "Error of your tensors against bytes", "error",
     "Towards the lower left is better; the dashed line is the Pareto front: no variant measured has both fewer bytes and "
     "a smaller error. A point is the error over all layers, heads and tokens of the dump, its line the range from the "
     "best head to the worst. Bytes are payload, metadata and slack over the tokens given, evicted ones included. Errors "
@@ -77,7 +77,7 @@ def smallest_and_most_exact(rows: pl.DataFrame) -> str:
 
 @figure(
     "eval_heads",
-    "Error of your tensors by layer and head, over the variant's own",
+    "Error of your tensors by layer and head, over the variant's own", "error",
     "A panel is a variant with its error over the whole dump, a row of it a layer, a column a query head; panels are sorted "
     "from the smallest error to the largest. Orange heads lose more than the variant does on the whole, blue ones less: an "
     "orange row is a layer that the variant does not suit, orange columns side by side are heads that share a KV head. "

@@ -19,7 +19,7 @@ HOW = (
 )
 
 
-@figure("parameter_time", "Step latency against a parameter of the variants",
+@figure("parameter_time", "Step latency against a parameter of the variants", "time",
         f"Lower is better. {HOW} Bars are 95 % intervals.", at_one_length=True)  # fmt: skip
 def parameter_time(tables: Tables):
     rows = drawable(tables.common, "step_p50_us", "seq_len").with_columns(
@@ -32,7 +32,7 @@ def parameter_time(tables: Tables):
     )
 
 
-@figure("parameter_memory", "Memory against a parameter of the variants", f"Lower is better. {HOW}", at_one_length=True)
+@figure("parameter_memory", "Memory against a parameter of the variants", "memory", f"Lower is better. {HOW}", at_one_length=True)
 def parameter_memory(tables: Tables):
     rows = drawable(tables.common, "bytes_peak", "seq_len")
     rows = with_panel(rows).with_columns(text("bytes_peak", bytes_text), interval=pl.lit("–"))
@@ -40,7 +40,7 @@ def parameter_memory(tables: Tables):
     return against_parameter(rows, tables.style.baseline, axis, "bytes_peak")
 
 
-@figure("parameter_growth", "Total time of appends in a growth run against a parameter of the variants",
+@figure("parameter_growth", "Total time of appends in a growth run against a parameter of the variants", "growth",
         f"Lower is better. Append and view, without attention, until the cache was full; median of the repetitions. {HOW} "
         "Bars are 95 % intervals.", at_one_length=True)  # fmt: skip
 def parameter_growth(tables: Tables):

@@ -14,7 +14,7 @@ from style import QUIET, bytes_text, log_axis, microseconds_text
 
 @figure(
     "pareto",
-    "Error against memory",
+    "Error against memory", "error",
     "Towards the lower left is better; the dashed line is the Pareto front: no variant measured has both fewer bytes held "
     "and a smaller error. Fill shows the time of a step (darker is slower), outline and shape the variant. A faint "
     "variant is dominated: another one is faster, by intervals that do not overlap, and neither larger nor less exact; "

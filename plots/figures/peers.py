@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 from families import short
 from figures.figure import Tables, figure
-from marks import in_focus, legend_focus, length_choice, panels, tips
+from marks import in_focus, legend_focus, length_choice, panels, tips, variant_axis
 from messages import at_each_length, times, titled
 from prepare import NoData, measured, with_absent, with_panel
 from style import INK, log_axis, microseconds_text
@@ -17,7 +17,7 @@ STATES = {"cold": ("peer_cold_ratio", "cold_attend_p50_us", "#0072B2"), "hot": (
 
 @figure(
     "peers",
-    "Other engines' step time over kvlab's",
+    "Other engines' step time over kvlab's", "time",
     "Further right is slower than kvlab; the line at 1 is kvlab's own variant of the same bits, which the tooltip names. A row is "
     "an engine and the format of its cache, with the 95 % interval of its ratio. Cold: no row is in the last-level cache; hot: one "
     "cache again and again.",
@@ -39,7 +39,7 @@ def peers(tables: Tables):
     colours = alt.Scale(domain=list(STATES), range=[colour for _, _, colour in STATES.values()])
     base = alt.Chart().encode(
         axis,
-        alt.Y("variant:N", sort=order, axis=alt.Axis(title=None, labelFontSize=11, labelLimit=330, grid=True)),
+        variant_axis(sort=order),
         alt.Color("state:N", scale=colours, legend=alt.Legend(title="the rows are", orient="top")),
         opacity=in_focus(),
         tooltip=tips(ratio="ratio_text", interval_95="interval", versus="peer_versus", step="us_text", version="peer_version",

@@ -15,7 +15,7 @@ from style import COLOURS, QUIET, SHAPES, bytes_axis, bytes_text, length_axis, l
 
 @figure(
     "prefill_workspace",
-    "Prefill: workspace against prompt length",
+    "Prefill: workspace against prompt length", "memory",
     "Lower is better. Peak scratch memory while a prompt is stored and attended to. A line that rises four-fold with "
     "every doubling holds the whole score matrix, two-fold that of a chunk; a flat one holds neither. Where the "
     "tiled line of a paged cache rises, it does so by its block table.",
@@ -33,7 +33,7 @@ def prefill_workspace(tables: Tables):
 
 @figure(
     "prefill_time",
-    "Prefill: time against prompt length",
+    "Prefill: time against prompt length", "time",
     "Lower is better. Median time of a whole prompt, storing included, with its 95 % interval.",
 )
 def prefill_time(tables: Tables):

@@ -22,7 +22,7 @@ NOTHING_CHANGED = "no variant's predictions differ from the full f32 cache's"
 
 @figure(
     "quality_kl",
-    "KL divergence of the predictions against bytes",
+    "KL divergence of the predictions against bytes", "quality",
     "Towards the lower left is better; the dashed line is the Pareto front, and an orange dot a point that may lie on it, by its "
     "interval. KL divergence of the next token's "
     "distribution from the full f32 cache's on the same text, with 95 % bootstrap intervals. A line is a policy over "
@@ -41,7 +41,7 @@ def quality_kl(tables: Tables):
 
 @figure(
     "quality_loss",
-    "Change of the loss against bytes",
+    "Change of the loss against bytes", "quality",
     "Towards the lower left is better; the dashed line is the Pareto front, and an orange dot a point that may lie on it, by its "
     "interval. Mean loss less that of the full f32 cache "
     "on the same tokens, with 95 % bootstrap intervals; an interval that contains 0 shows no difference. 0.01 nats are "
@@ -57,7 +57,7 @@ def quality_loss(tables: Tables):
 
 @figure(
     "kl_position",
-    "KL divergence by position",
+    "KL divergence by position", "quality",
     "Lower is better, with 95 % bootstrap intervals. A line that rises with the position is an error that accumulates; "
     "one that jumps at the policy's budget has begun to evict. Variants with exactly the full f32 cache's predictions "
     "have no line.",

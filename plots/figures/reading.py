@@ -18,7 +18,7 @@ NOT_TOLD_APART = ["ambiguous", "negligible", "identical", "better"]
 
 @figure(
     "quality_read",
-    "Change of the loss against bytes read",
+    "Change of the loss against bytes read", "quality",
     "Towards the lower left is better; the dashed line is the Pareto front. A selection keeps every row and reads some; a "
     "window or heavy hitters read few because they hold few. Bytes are those that the last step reads of a sequence, in all "
     "layers, bounds of pages included; topk reads every key before it chooses. Loss less that of the full f32 cache on the "
@@ -47,7 +47,7 @@ def quality_read(tables: Tables):
         interpolate="step-after", color=QUIET, strokeDash=[4, 3], strokeWidth=1.3
     )
     bar = base.encode(alt.Y("loss_change_ci_low:Q", title=TITLE), alt.Y2("loss_change_ci_high:Q"))
-    legend = alt.Legend(title=None, orient="bottom", columns=3, columnPadding=20, values=style.shown)  # there is not room for every name
+    legend = alt.Legend(title=None, orient="bottom", columns=3, columnPadding=20, labelLimit=0, labelExpr="truncate(datum.label,44,'center')", values=style.shown)  # there is not room for every name
     points = base.encode(style.colour(legend), style.shape(legend), opacity=in_focus())
     layers = [
         front.encode(order="per_token:Q"),

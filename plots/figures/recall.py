@@ -15,7 +15,7 @@ from style import QUIET, bytes_text, length_axis
 
 @figure(
     "recall",
-    "Recall against distance",
+    "Recall against distance", "quality",
     "Lower is better. A passage is repeated this many tokens later; only the predictions of the second copy count. A "
     "cache that evicted the first copy cannot recall it; the policies of a panel keep equally many tokens. Bars are "
     "the mean and 1.96 standard errors.",
@@ -65,7 +65,7 @@ def who_recalls(rows: pl.DataFrame) -> str | None:
 
 @figure(
     "recall_budget",
-    "Recall against budget",
+    "Recall against budget", "quality",
     "Lower is better. The same losses against the tokens that a policy keeps, a panel a distance; the dashed line is "
     "the full f32 cache. A window reaches it once the window is longer than the distance; a policy that keeps the "
     "tokens that matter reaches it with fewer. Bars are the mean and 1.96 standard errors.",

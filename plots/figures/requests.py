@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 from families import short
 from figures.figure import Tables, figure
-from marks import in_focus, legend_focus, panels, scale, text, tips
+from marks import in_focus, legend_focus, panels, scale, text, tips, variant_axis
 from messages import place, titled
 from prepare import NoData, of_experiment, with_absent, with_panel
 from style import KINDS, QUIET, binary_unit, bytes_text
@@ -47,7 +47,7 @@ def where(rows: pl.DataFrame) -> str:
 
 @figure(
     "replay_concurrency",
-    "Sequences that run at once, by variant: the bar is their median, the tick the 99th percentile, the circle the most",
+    "Sequences that run at once, by variant: the bar is their median, the tick the 99th percentile, the circle the most", "serving",
     "More is better where requests wait. Of the time in which any sequence runs. Where nothing waits, more at once means only that "
     "each takes longer.",
 )
@@ -67,7 +67,7 @@ def replay_concurrency(tables: Tables):
         said += f", {short(least['variant'])} {least['running_p50']:,.0f}"
     variants = [name for name in tables.style.names if name in set(rows["variant"])]
     base = alt.Chart().encode(
-        alt.Y("variant:N", sort=variants, axis=alt.Axis(title=None, labelFontSize=11)),
+        variant_axis(sort=variants),
         tooltip=tips(length=False, median="running_p50", p99="running_p99", most="running_peak", waiting_p99="waiting_p99_text",
                      preempted_per_1000="preemptions_per_1000_text", good="good_share_text", times_are="times_from"),
     )  # fmt: skip
@@ -80,7 +80,7 @@ def replay_concurrency(tables: Tables):
 
 @figure(
     "replay_requests",
-    "Requests that run and that wait, over time",
+    "Requests that run and that wait, over time", "serving",
     "Means over equal stretches of the replay's clock, at the sweep point where most requests wait. A request waits until its "
     "first chunk has room; one that is preempted waits again. Counts are the scheduler's own; their times are as sure as the "
     "clock is, see `times_from`.",
@@ -108,7 +108,7 @@ def replay_requests(tables: Tables):
 
 @figure(
     "replay_memory",
-    "Bytes held over time, by kind",
+    "Bytes held over time, by kind", "serving",
     "Payload is rows that are filled, slack what is reserved for sequences and not filled: the rest of their last blocks, or of "
     "the longest length. Other bytes are block tables, scores and raw rows of codecs; cached ones blocks of prefixes that no "
     "sequence uses. Means over equal stretches, at the sweep point where most requests wait. Free blocks are left out.",
@@ -154,7 +154,7 @@ CURVES = {"least recently used": "#0072B2", "Belady's optimum": "#009E73", "with
 
 @figure(
     "hit_rate",
-    "Hit rate of a prefix cache at every capacity",
+    "Hit rate of a prefix cache at every capacity", "serving",
     "Higher is better. Of the blocks of all prompts, those that a cache of so many bytes would have had, if it served the requests "
     "one after another: computed for all capacities at once from stack distances. No policy finds more than Belady's optimum, which "
     "knows the future; a cache without limit finds every block but the first of its kind. Bytes are those of the first variant.",

@@ -11,7 +11,7 @@ import altair as alt
 import polars as pl
 from families import short
 from figures.figure import Tables, figure
-from marks import panels, scale, text, tips
+from marks import panels, scale, text, tips, variant_axis
 from messages import times, titled
 from prepare import NoData, with_absent
 from style import length_text, microseconds_text
@@ -45,7 +45,7 @@ ROOFLINE_NUMBERS = """
 
 @figure(
     "kernels",
-    "% of roofline, by shape",
+    "% of roofline, by shape", "time",
     "Darker is nearer to the roofline, the least time that the machine allows: reading the rows at the measured read "
     "bandwidth (memory-bound, blue) or the multiply-adds at their measured peak (compute-bound, orange), whichever "
     "takes longer. The number is % of roofline; in brackets below a compute-bound one: % of measured read bandwidth. "
@@ -59,7 +59,7 @@ def kernels(tables: Tables):
 
 @figure(
     "kernels_ratio",
-    "Time of attention over the baseline's, by shape",
+    "Time of attention over the baseline's, by shape", "time",
     "Smaller is faster. Median time of an attend over that of the run's first variant, interleaved in the same "
     "repetitions; hot ones include the append.",
 )
@@ -195,7 +195,7 @@ def heat_table(rows: pl.DataFrame, names: list[str], style: HeatStyle):
     dark = [name for name, colour in style.classes.items() if is_dark(colour)]
     base = alt.Chart().encode(
         alt.X("column:O", sort=None, axis=alt.Axis(title=None, labelAngle=-60, labelFontSize=10)),
-        alt.Y("variant:N", sort=variants, axis=alt.Axis(title=None, labelFontSize=11, labelLimit=260)),
+        variant_axis(sort=variants, longest=44),
         tooltip=style.tooltip,
     )
     legend = alt.Legend(title=style.legend, orient="top", columns=style.columns)

@@ -15,7 +15,7 @@ from style import QUIET, log_axis
 
 @figure(
     "stream",
-    "Perplexity over a long stream",
+    "Perplexity over a long stream", "quality",
     "Lower is better. Each point is the perplexity of the tokens since the previous point, with 1.96 standard errors "
     "of the mean loss. The dashed line is the context length that the model was trained for. Beyond it a cache that "
     "keeps every token has query-key distances that the model never saw; so do sink tokens that stay while the window "

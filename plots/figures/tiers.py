@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 from families import short
 from figures.figure import Tables, figure
-from marks import in_families, in_focus, legend_focus, length_choice, line_and_points, panels, scale, text, tips
+from marks import in_families, in_focus, legend_focus, length_choice, line_and_points, panels, scale, text, tips, variant_axis
 from messages import at_each_length, place, times, titled
 from prepare import NoData, drawable, with_absent, with_panel
 from style import QUIET, bytes_text, length_axis, log_axis, microseconds_text
@@ -21,7 +21,7 @@ NUMBERS = """
 
 @figure(
     "tier_time",
-    "Time of attention against context, and the roofline of each tier",
+    "Time of attention against context, and the roofline of each tier", "time",
     "Lower is better. The line is the median time of attention over a whole context. The dotted line of the same colour is the "
     "time that its rows in memory take at the read bandwidth measured in the same run, the dashed one the time that its rows in "
     "the file take at that of reading a file by the same requests. What overlaps perfectly lies on the higher of the two, or on "
@@ -82,7 +82,7 @@ def longest_message(rows: pl.DataFrame) -> str:
 
 @figure(
     "tier_bytes",
-    "Bytes held in each tier",
+    "Bytes held in each tier", "memory",
     "Payload, scales and slack in the first memory (hot), in the second pool (warm) and in a file (disk), as the ledger "
     "counted them, all sequences and layers together.",
     at_one_length=True,
@@ -104,7 +104,7 @@ def tier_bytes(tables: Tables):
     variants = [variant for variant in tables.style.names if variant in set(rows["variant"])]
     colours = {tier: colour for tier, (_, colour) in TIERS.items()}
     base = alt.Chart().encode(
-        alt.Y("variant:N", sort=variants, axis=alt.Axis(title=None, labelFontSize=11)),
+        variant_axis(sort=variants),
         tooltip=tips(tier="tier", held="bytes_text"),
     )
     bars = base.mark_bar(stroke=QUIET, strokeWidth=0.5).encode(
@@ -133,7 +133,7 @@ def least_in_memory(rows: pl.DataFrame) -> str:
 
 @figure(
     "tier_hidden",
-    "Share of reading that is hidden behind computing",
+    "Share of reading that is hidden behind computing", "time",
     "Higher is better. Of the time that requests of the file took, what attention did not wait for: it was working on rows that "
     "had come while the next were read. The first request of a layer has nothing to hide behind.",
 )

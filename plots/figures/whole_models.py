@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 from families import short
 from figures.figure import Tables, figure
-from marks import in_families, in_focus, interval, legend_focus, length_choice, line_and_points, panels, scale, text, tips
+from marks import in_families, in_focus, interval, legend_focus, length_choice, line_and_points, panels, scale, text, tips, variant_axis
 from messages import at_each_length, place, slowest_and_fastest, titled
 from prepare import drawable, with_absent, with_panel
 from style import INK, QUIET, length_axis, log_axis, microseconds_text
@@ -23,7 +23,7 @@ PARTS = {
 
 @figure(
     "model_rate",
-    "Tokens a second of a whole model against context",
+    "Tokens a second of a whole model against context", "model",
     "Higher is better. All sequences of a batch together, with the 95 % interval of the median step. The dotted line of the "
     "same colour is the roofline: reading the weights and the cache once at the read bandwidth measured in the same run, or "
     "their multiply-adds, whichever takes longer. Where a line bends down, the cache begins to cost more than the weights.",
@@ -71,7 +71,7 @@ def longest_message(rows: pl.DataFrame) -> str:
 
 @figure(
     "model_split",
-    "What a step of a whole model goes to",
+    "What a step of a whole model goes to", "model",
     "Shorter is better. Blue is the model's part of a step, its products with weights, linear layers' states and the rest; orange is the cache's. "
     "Medians of the parts: their sum differs a little from the median step. The line in a bar is the roofline of the step.",
     at_one_length=True,
@@ -93,7 +93,7 @@ def model_split(tables: Tables):
     found = set(stacked["part"])
     colours = {part: colour for part, (_, colour) in PARTS.items() if part in found}
     base = alt.Chart().encode(
-        alt.Y("variant:N", sort=variants, axis=alt.Axis(title=None, labelFontSize=11)),
+        variant_axis(sort=variants),
         tooltip=tips(part="part", time="us_text", share_of_the_cache="cache_share_text"),
     )
     bars = base.mark_bar(stroke=QUIET, strokeWidth=0.5).encode(

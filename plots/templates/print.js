@@ -1,14 +1,9 @@
-// Print has everything: what a click would open is open, and every chart drawn.
-addEventListener("beforeprint", () => {
-  window.drawAll();
-  for (const closed of document.querySelectorAll("details:not([open], #columns, .vega-embed details)")) closed.open = closed.dataset.printed = true;
-});
-addEventListener("afterprint", () => {
-  for (const opened of document.querySelectorAll("details[data-printed]")) opened.open = false, delete opened.dataset.printed;
-});
+// Print has what is open: the sweep point that is chosen, and every chart of an open chapter.
+addEventListener("beforeprint", () => window.drawAll());
 
-// A link to a column opens the list that it stands in.
-addEventListener("hashchange", () => {
-  const around = document.getElementById(location.hash.slice(1))?.closest("details");
-  if (around) around.open = true;
-});
+// A link opens the chapter that its target stands in.
+function openAround() {
+  for (let at = document.getElementById(location.hash.slice(1)); at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
+}
+addEventListener("hashchange", openAround);
+openAround();

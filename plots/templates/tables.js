@@ -1,18 +1,25 @@
-// Tables: search, filters, sorting within a sweep point, copies, and rows that open. cells-data holds what cells.csv has:
+// Tables: search, filters, sorting within a sweep point, copies, and rows that open. "Table" is here what tools belong to: one, or
+// all sweep points' together. cells-data holds what cells.csv has:
 // {columns: [{name, unit, meaning}], rows: [[value]], commands: [text], samples: {row: [{kind, low, median, high, counts}]}}.
 const cells = JSON.parse(document.getElementById("cells-data").textContent);
 const columnAt = Object.fromEntries(cells.columns.map((column, index) => [column.name, index]));
 const valueOf = (row, column) => cells.rows[row.dataset.cell][columnAt[column]];
 const rowsOf = (table) => [...table.querySelectorAll("tr[data-cell]")];
 
-function sortBy(table, heading) {
-  const next = { none: "ascending", ascending: "descending", descending: "none" }[heading.ariaSort];
+// What a row has in a heading's column: what the table says of it, else what was measured.
+const keyOf = (row, heading) => {
+  const own = row.cells[heading.cellIndex]?.dataset.value;
+  return own === undefined ? valueOf(row, heading.dataset.column) : own === "" ? null : Number.isNaN(Number(own)) ? own : Number(own);
+};
+
+function sortBy(heading) {
+  const table = heading.closest("table"), next = { none: "ascending", ascending: "descending", descending: "none" }[heading.ariaSort];
   for (const other of table.querySelectorAll("th[aria-sort]")) other.ariaSort = "none";
   heading.ariaSort = next;
   const sign = next === "descending" ? -1 : 1;
   closeRows(table);
   for (const body of table.tBodies) {
-    const key = (row) => (next === "none" ? Number(row.dataset.place) : valueOf(row, heading.dataset.column));
+    const key = (row) => (next === "none" ? Number(row.dataset.place) : keyOf(row, heading));
     const rows = rowsOf(body).map((row) => [key(row), row]);
     rows.sort(([a], [b]) => (a == null || b == null ? 1 : sign) * compare(a, b));
     body.append(...rows.map(([, row]) => row));
@@ -21,29 +28,39 @@ function sortBy(table, heading) {
 
 function filter(table, tools) {
   const wanted = tools.querySelector("input").value.trim().toLowerCase();
-  const facets = [...tools.querySelectorAll("select")].filter((select) => select.value);
+  const facets = [...tools.querySelectorAll("[data-facet]")].filter((select) => select.value);
+  const limits = [...tools.querySelectorAll("[data-most]")].filter((input) => input.value !== "");
   closeRows(table);
   let shown = 0;
   for (const row of rowsOf(table)) {
-    row.hidden = !row.dataset.variant.toLowerCase().includes(wanted) || facets.some((f) => row.dataset[f.dataset.facet] !== f.value);
-    shown += !row.hidden;
+    row.hidden = !row.dataset.variant.toLowerCase().includes(wanted) || facets.some((f) => row.dataset[f.dataset.facet] !== f.value)
+      || limits.some((limit) => !(Number(row.dataset[limit.dataset.most] ?? NaN) <= limit.valueAsNumber));
+    shown += !row.hidden && isChosen(row);
   }
-  for (const body of table.tBodies) body.hidden = !body.querySelector("tr[data-cell]:not([hidden])");
-  tools.querySelector("output").textContent = `${shown} of ${rowsOf(table).length} rows`;
+  for (const body of table.querySelectorAll("tbody")) body.hidden = !body.querySelector("tr[data-cell]:not([hidden])");
+  tools.querySelector("output").textContent = `${shown} of ${rowsOf(table).filter(isChosen).length} rows`;
 }
 
+const isChosen = (row) => !row.closest("[data-point][hidden]");  // its sweep point is the one shown
 const quoted = (value) => (value == null ? "" : /[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : String(value));
 function asCsv(table) {
-  const picked = rowsOf(table).filter((row) => !row.hidden).map((row) => cells.rows[row.dataset.cell]);
+  const picked = rowsOf(table).filter((row) => !row.hidden && isChosen(row)).map((row) => cells.rows[row.dataset.cell]);
   const used = cells.columns.map((_, index) => index).filter((index) => picked.some((row) => row[index] != null));
   return [used.map((i) => cells.columns[i].name), ...picked.map((row) => used.map((i) => quoted(row[i])))].map((line) => line.join(",") + "\n").join("");
 }
 function asMarkdown(table) {
-  const written = (cell) => [...cell.childNodes].filter((node) => !node.matches?.(".tip, .printed")).map((node) => node.textContent.trim())
-    .filter(Boolean).join(" ").replace(/\s+/g, " ").replaceAll("|", "\\|");
-  const headings = [...table.tHead.rows[0].cells].map(written);
+  const written = (cell) => {
+    const texts = [], walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+      const { data, parentElement, previousSibling } = walker.currentNode;
+      if (!parentElement.closest(".tip, .printed, svg")) texts.push(previousSibling?.tagName === "WBR" ? data : " " + data);
+    }
+    return texts.join("").trim().replace(/\s+/g, " ").replaceAll("|", "\\|");
+  };
+  const shown = table.tHead ? table : table.querySelector(":scope > :not([hidden]) > table");
+  const headings = [...shown.tHead.rows[0].cells].map(written);
   const line = (texts) => `| ${texts.join(" | ")} |\n`;
-  const rows = [...table.querySelectorAll("tbody:not([hidden]) > tr:not([hidden]):not(.opened)")].map((row) =>
+  const rows = [...shown.querySelectorAll("tbody:not([hidden]) > tr:not([hidden]):not(.opened)")].map((row) =>
     line(row.matches(".group") ? [`**${written(row.cells[0])}**`, ...headings.slice(1).fill("")]
       : [...row.cells].map(written).concat(Array(headings.length).fill("")).slice(0, headings.length)));
   return line(headings) + line(headings.map((_, index) => (index ? "---:" : "---"))) + rows.join("");
@@ -109,20 +126,21 @@ function toggle(row) {
 for (const tools of document.querySelectorAll(".tools")) {
   const table = document.getElementById(tools.dataset.table);
   rowsOf(table).forEach((row, place) => (row.dataset.place = place));
-  for (const select of tools.querySelectorAll("select")) {
+  for (const select of tools.querySelectorAll("[data-facet]")) {
     const values = [...new Set(rowsOf(table).map((row) => row.dataset[select.dataset.facet]))].sort();
+    select.hidden = values.length < 2;
     select.append(...values.map((value) => element("option", value, { value })));
     select.addEventListener("change", () => filter(table, tools));
   }
-  tools.querySelector("input").addEventListener("input", () => filter(table, tools));
+  for (const input of tools.querySelectorAll("[type=search], [data-most]")) input.addEventListener("input", () => filter(table, tools));
   tools.addEventListener("click", async (event) => {
     const format = event.target.dataset.copy;
     if (!format) return;
     await copy(format === "csv" ? asCsv(table) : asMarkdown(table));
-    tools.querySelector("output").textContent = `copied ${rowsOf(table).filter((row) => !row.hidden).length} rows`;
+    tools.querySelector("output").textContent = `copied ${rowsOf(table).filter((row) => !row.hidden && isChosen(row)).length} rows`;
   });
   table.addEventListener("click", (event) => {
-    if (event.target.matches(".sort")) sortBy(table, event.target.closest("th"));
+    if (event.target.matches(".sort")) sortBy(event.target.closest("th"));
     if (event.target.matches(".open")) toggle(event.target.closest("tr"));
   });
 }

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from claims import VERDICTS, published
 from page import nested
-from ranking import LIMITS
+from ranking import LIMITS, SAID
 from style import bytes_text
 from templating import file, render
 from vega import javascript
 from website.collect import Claims, Folder, slug
+from website.questions import Question, questions
 from website.records import COLUMNS, Record, command_lines, folder_data, raw_path, records
 
 SHARED = {
@@ -27,7 +28,7 @@ RAW = ["cells.csv", "columns.json", "env.json", "config.toml", "benchmark.json",
 
 def build(out: Path, folders: list[Folder], claims: list[Claims]) -> None:
     """Writes all of the site's files into a new folder."""
-    for inside in ("machines", "configs", "variants", "data", "raw"):
+    for inside in ("questions", "machines", "configs", "variants", "data", "raw"):
         (out / inside).mkdir(parents=True, exist_ok=True)
     for name, parts in SHARED.items():
         (out / name).write_text("".join(map(file, parts)), encoding="utf-8")
@@ -46,10 +47,15 @@ def build(out: Path, folders: list[Folder], claims: list[Claims]) -> None:
     for kind, pages in (("machine", machines), ("config", configs), ("variant", variants)):
         for name, rows in pages.items():
             write_cells_page(out, kind, name, rows, described)
+    asked = questions(folders)
+    for question in asked:
+        page = render("website/question.html", root="../", question=question, described=described, limits=" or ".join(SAID.values()))
+        (out / question.page).write_text(page, encoding="utf-8")
     (out / "index.html").write_text(
         render(
             "website/index.html",
             root="",
+            questions=[question_line(question) for question in asked],
             machines=[machine_line(name, rows, claims) for name, rows in machines.items()],
             configs=[line("config", name, rows) for name, rows in configs.items()],
             variants=[line("variant", name, rows) for name, rows in variants.items()],
@@ -72,7 +78,7 @@ def grouped(rows: list[Record], name_of) -> dict[str, list[Record]]:
 
 def write_cells_page(out: Path, kind: str, name: str, rows: list[Record], described: list[dict]) -> None:
     folders = {record.row[0]: described[record.row[0]] for record in rows}
-    data = {"kind": kind, "name": name, "columns": COLUMNS, "limits": LIMITS, "rows": [record.row for record in rows], "folders": folders}
+    data = {"kind": kind, "name": name, "columns": COLUMNS, "limits": LIMITS, "said": SAID, "rows": [record.row for record in rows], "folders": folders}
     at = f"{kind}s/{slug(name)}"
     write_script(out / "data" / f"{at.replace('/', '-')}.js", "page", data)
     facts = machine_facts(rows[0].folder.run.env) if kind == "machine" else []
@@ -82,6 +88,7 @@ def write_cells_page(out: Path, kind: str, name: str, rows: list[Record], descri
         kind=kind,
         name=name,
         facts=facts,
+        limits=" or ".join(SAID.values()),
         folders=list(folders.values()),
         data=f"{at.replace('/', '-')}.js",
     )
@@ -130,6 +137,11 @@ def machine_line(name: str, rows: list[Record], claims: list[Claims]) -> dict:
         "cells": len(rows),
         "claims": ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]),
     }
+
+
+def question_line(question: Question) -> dict:
+    answer, point = question.first
+    return {"title": question.title, "page": question.page, "said": point.sentences, "folder": answer.folder.name, "config": f"configs/{slug(answer.folder.config)}.html"}
 
 
 def line(kind: str, name: str, rows: list[Record]) -> dict:

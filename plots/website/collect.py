@@ -92,6 +92,9 @@ def collect(roots: list[Path]) -> tuple[list[Folder], list[Claims], list[tuple[P
                 machine = machine_of(root, path)
                 claims.append(Claims(machine, f"{machine}/{path.name}", path, list(claim_rows(path / "claims.csv"))))
                 continue
+            if "cell" not in read_rows(path / "cells.csv")[0]:
+                left_out.append((path, "its cells.csv is no run's: it has no column 'cell'"))
+                continue
             run = load_run(path, path.resolve().name)
             for part in by_host(run):
                 machine = machine_of(root, path, part)

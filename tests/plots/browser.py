@@ -23,6 +23,10 @@ def chromium() -> Iterator:
         browser.close()
 
 
+# Charts of closed chapters have no size.
+OPEN_ALL = "document.querySelectorAll('details.chapter, details.numbers').forEach((one) => { one.open = true; })"
+
+
 def open_report(browser, folder: Path, before: str = "", **context) -> tuple:
     return open_file(browser, folder / "report.html", before, **context)
 

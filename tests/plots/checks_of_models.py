@@ -113,3 +113,22 @@ def check_stream(spec, files):
         assert drawn(spec, mark, "color", "x", "y") == want
     want = points((*at, *map(math.exp, losses(row))) for *at, row in stretches)
     assert drawn(spec, "area", "fill", "x", "y", "y2") == want
+
+
+def check_sensitivity_layers(spec, files):
+    """A panel for K and one for V; caches with a codec in all layers are not drawn."""
+    cells = [row for row in files.of("sensitivity") if row["sensitive_layer"] is not None]
+    want = points((row["sensitive_layer"], row["sensitive_format"], row["kl_mean"]) for row in cells)
+    assert drawn(spec, "rect", "y", "x", "color") == want
+    panel = spec["facet"]["field"]
+    shown = points((row[panel], row["sensitive_layer"], row["kl_mean"]) for row in spec["data"]["values"])
+    assert shown == points((row["sensitive_side"], row["sensitive_layer"], row["kl_mean"]) for row in cells)
+
+
+def check_sensitivity_sum(spec, files):
+    cells = [row for row in files.of("sensitivity") if row["predicted_kl"]]
+    kind = lambda row: "random codecs" if row["sensitive_format"] == "mixture" else "one codec"
+    assert drawn(spec, "point", "x", "y", "color") == points((row["predicted_kl"], row["kl_mean"], kind(row)) for row in cells)
+    assert drawn(spec, "line", "x", "y") == points((row["predicted_kl"], row["predicted_kl"]) for row in cells)
+    ends = points((row["predicted_kl"], row["kl_mean_ci_low"], row["kl_mean_ci_high"]) for row in cells)
+    assert drawn(spec, "rule", "x", "y", "y2") == ends

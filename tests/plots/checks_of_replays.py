@@ -1,4 +1,4 @@
-"""The expected data of the charts of replays, for drawn_data_test."""
+"""The expected data of the charts of replays and of serving, for drawn_data_test."""
 
 from __future__ import annotations
 
@@ -45,3 +45,39 @@ def check_hit_rate(spec, files):
     rows = [row for _, row in files.hits if row["variant"] == "contiguous/f16/full"]
     want = points((kind, row["capacity_bytes"], row[column]) for row in rows for kind, column in kinds.items())
     assert drawn(spec, "line", "color", "x", "y") == want
+
+
+def check_times(spec, files, column):
+    cells = files.of("serve")
+    assert len(cells) == 9
+    arm = lambda row: row["batching"] if isinstance(row["batching"], str) else f"{row['batching']:.0f}"  # noqa: E731
+    assert drawn(spec, "point", "y", "color", "x") == points((row["variant"], arm(row), row[column]) for row in cells)
+    ends = points((row["variant"], arm(row), row[f"{column}_ci_low"], row[f"{column}_ci_high"]) for row in cells)
+    assert drawn(spec, "rule", "y", "color", "x", "x2") == ends
+
+
+def check_serve_ttft(spec, files):
+    assert title(spec, "x") == "time to the first token, p99 [s]"
+    check_times(spec, files, "ttft_p99_s")
+
+
+def check_serve_tpot(spec, files):
+    assert title(spec, "x") == "time of each further token, p99 [ms]"
+    check_times(spec, files, "tpot_p99_ms")
+
+
+def check_acceptance(spec, files):
+    cells = files.of("speculate")
+    assert len(cells) == 4 and title(spec, "x") == "accepted / proposed tokens"
+    arm = lambda row: f"{row['proposed_tokens']:.0f}"  # noqa: E731
+    assert drawn(spec, "point", "y", "color", "x") == points((row["variant"], arm(row), row["acceptance"]) for row in cells)
+    ends = points((row["variant"], arm(row), row["acceptance_ci_low"], row["acceptance_ci_high"]) for row in cells)
+    assert drawn(spec, "rule", "y", "color", "x", "x2") == ends
+
+
+def check_serve_held(spec, files):
+    unit = UNITS[re.search(r"\[(\w+)\]", title(spec, "x"))[1]]
+    kinds = ["payload", "other", "cached", "slack"]
+    cells = [row for row in files.of("serve") if row["batching"] == "static"]
+    want = points((row["variant"], kind, row[f"{kind}_mean_bytes"] / row["running_mean"] / unit) for row in cells for kind in kinds)
+    assert drawn(spec, "bar", "y", "color", "x") == want

@@ -17,8 +17,10 @@ import polars as pl
 import pytest
 from checks_of_models import check_kl_position, check_loss_baseline, check_quality_kl, check_quality_loss  # noqa: F401
 from checks_of_models import check_quality_read, check_recall, check_recall_budget, check_stream  # noqa: F401
+from checks_of_models import check_sensitivity_layers, check_sensitivity_sum  # noqa: F401
 from checks_of_peers import check_peers  # noqa: F401
 from checks_of_replays import check_hit_rate, check_replay_concurrency, check_replay_memory, check_replay_requests  # noqa: F401
+from checks_of_replays import check_acceptance, check_serve_held, check_serve_tpot, check_serve_ttft  # noqa: F401
 from checks_of_tiers import UNITS, check_tier_bytes, check_tier_hidden, check_tier_time  # noqa: F401
 from drawn import BASELINE, Files, drawn, front, heat_cells, heat_table, held, place, places, points, title
 from figures.batch import cost_of_padding

@@ -1,16 +1,15 @@
-"""The page: names of figures, round budgets, and escaping of values."""
+"""The page: names of figures, and escaping of values."""
 
 from __future__ import annotations
 
 import polars as pl
 import pytest
-from answers import Within
 from figures.figure import Figure
-from page import Drawn, budget, script_json, status_counts
+from page import Drawn, script_json, status_counts
 from prepare import layers_said
 from tables import common, named_rows
 
-FIGURE = Figure("latency", "Step latency", "Lower is better.", lambda tables: None)
+FIGURE = Figure("latency", "Step latency", "time", "Lower is better.", lambda tables: None)
 
 
 @pytest.mark.parametrize(("text", "name"), [
@@ -21,12 +20,6 @@ FIGURE = Figure("latency", "Step latency", "Lower is better.", lambda tables: No
 ])
 def test_a_figure_is_named_by_what_it_draws_and_by_its_message(text, name):
     assert Drawn(FIGURE, {"title": {"text": text}}, "").name == name
-
-
-def test_the_first_budget_is_a_round_number_in_the_middle():
-    steps = [Within(size, [], True) for size in (30 * 1024, 100 * 1024, 3000 * 1024)]
-    assert budget(steps) == "300"
-    assert budget([Within(32 << 20, [], True)]) == "40000"  # 32 MiB are 32,768 KiB, which 30,000 would not hold
 
 
 def test_noise_is_said_where_cells_are_counted():

@@ -148,8 +148,44 @@ def test_tables_of_the_overview_sort_and_search(opened):
     assert page.locator("#machines ~ .card").first.locator("tbody th").all_inner_texts() == ["fast", "slow"]
     heading.locator("button").click()
     assert page.locator("#machines ~ .card").first.locator("tbody th").all_inner_texts() == ["slow", "fast"]
-    page.locator("input.search").fill("kivi")
-    assert all("kivi" in name for name in texts(page, "table.sortable tbody th"))
+    page.locator("input.search").fill("kivi full")
+    found = texts(page, "table.sortable tbody tr")
+    assert found and all("kivi" in line and "full" in line for line in found)
+    # No table without a match stands above them, nor its heading.
+    assert texts(page, "h2") == [heading for heading in ("Questions", "Variants") if heading != "Questions" or any("?" in line for line in found)]
+    page.locator("input.search").fill("")
+    assert texts(page, "h2") == ["Questions", "Machines", "Configs", "Folders", "Variants"]
+
+
+def test_a_question_has_the_reports_answer(opened, results):
+    from data import load_run
+    from decision import points
+    from tables import CELL
+
+    page = opened("index.html")
+    page.locator("#questions + .card a", has_text="step fastest").click()
+    longest = points(load_run(results / "fast" / "seq_len", "run").cells.with_row_index(CELL))[0]
+    said = page.locator("#\\30 + .trust + .card details p").first.inner_text()
+    assert said.strip() == " ".join(longest.sentences).replace("`", "") and "fastest" in said
+    shown = page.locator("#\\30 + .trust + .card details").first.locator("tbody th").all_inner_texts()
+    assert [name.split("\n")[0] for name in shown] == [line.name for line in longest.lines]
+    assert "an error of at most 0.2" in page.locator("main").inner_text()
+    assert page.locator("details").count() >= 3  # of each folder its own
+
+
+def test_ratios_to_two_baselines_are_not_compared(tmp_path, browser):
+    """The fastest of a place where two sweeps have a baseline each is the fastest by its time."""
+    folder = synthetic_run(tmp_path / "results" / "fast" / "run", variants=MANY, lengths=(4096,))
+    path = folder / "cells.csv"
+    rows = rows_of(path)
+    timed = [row for row in rows if row["experiment"] == "decode" and row["status"] == "ok" and row["verdict"] != "aa_test" and row["variant"].endswith("/full")]
+    slow, fast = (max(timed, key=lambda row: float(row["step_p50_us"])), min(timed, key=lambda row: float(row["step_p50_us"])))
+    fast.update(verdict="slower", versus="contiguous/f16", ratio_p50="1.5", ratio_ci_low="1.4", ratio_ci_high="1.6")
+    slow.update(verdict="faster", versus="contiguous", ratio_p50="0.1", ratio_ci_low="0.09", ratio_ci_high="0.11")
+    write_csv(path, list(rows[0]), rows)
+    assert site(tmp_path / "results", "--out", tmp_path / "out")[0] == 0
+    page, said = open_file(browser, tmp_path / "out" / "machines" / "fast.html", **WIDE)
+    assert f"with {fast['variant']}." in page.locator("#told").inner_text() and said == []
 
 
 def test_a_row_says_where_its_number_comes_from(opened, made):
@@ -194,7 +230,7 @@ def test_verdicts_of_claims_by_machine(opened):
     assert page.locator("tbody .tag").inner_text() == "contradicted"
 
 
-@pytest.mark.parametrize("name", ["index.html", "machines/slow.html", "configs/other.html", "claims.html"])
+@pytest.mark.parametrize("name", ["index.html", "machines/slow.html", "configs/other.html", "claims.html", "questions/which-cache-makes-a-step-fastest.html"])
 def test_a_phone_scrolls_down_and_not_sideways(opened, name):
     page = opened(name, PHONE)
     page.wait_for_function("!window.kvlab.page || kvlab.view")

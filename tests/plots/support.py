@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import redirect_stderr, redirect_stdout
-from html import unescape
 from io import StringIO
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -34,12 +32,20 @@ def reported(*arguments) -> CompletedProcess:
 
 
 def left_out(folder: Path) -> dict[str, str]:
-    """The figures that the folder's report.html lists as left out, with the reasons."""
-    from figures.list import FIGURES  # conftest.py says where
+    """The figures that the folder's report lacks, with the reasons."""
+    from data import load_runs  # conftest.py says where
+    from figures.list import FIGURES
+    from prepare import NoData
+    from report import specification, tables_of
 
-    listed = re.findall(r"<p>(.*): left out, (.*)\.</p>", (folder / "report.html").read_text())
-    names = {figure.title: figure.name for figure in FIGURES}
-    return {names[unescape(title)]: unescape(reason) for title, reason in listed}
+    reasons = {}
+    tables = tables_of(load_runs([folder]))
+    for figure in FIGURES:
+        try:
+            specification(figure, tables, [])
+        except NoData as reason:
+            reasons[figure.name] = str(reason)
+    return reasons
 
 
 def first_line(process: CompletedProcess) -> str:

@@ -18,6 +18,7 @@ from synthetic_models import (
     position_rows,
     prefill_cells,
     prediction_cells,
+    sensitivity_cells,
     stream_cells,
     stream_rows,
     text_rows,
@@ -25,7 +26,7 @@ from synthetic_models import (
 )
 from synthetic_shape import HEAD_DIM, KV_HEADS, LAYERS, MODEL_LAYERS, Q_HEADS, described, with_stages
 from synthetic_peers import peer_cells
-from synthetic_replay import hit_rows, moment_rows, replay_cells
+from synthetic_replay import hit_rows, moment_rows, replay_cells, serve_cells, speculate_cells
 from synthetic_tiers import tier_cells
 
 # name: (bytes of an element, relative error, microseconds a row)
@@ -81,7 +82,7 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
             own = synthetic_steps(draw, variants, variant, cell["cell"], length)
             cells.append(cell | append_totals(own, next((c for c in cells if c["experiment"] == "growth" and c["seq_len"] == length), None)))
             steps += own
-    cells += (tier_cells() + peer_cells() if tiers else []) + (replay_cells() if replays else [])
+    cells += (tier_cells() + peer_cells() if tiers else []) + (replay_cells() + serve_cells() + speculate_cells() if replays else [])
     cells += beside_cells(workloads[0]) if beside else []
     if one_thread:
         cells += [one_thread_cell(cell) for cell in list(cells) if cell["experiment"] == "decode"]
@@ -118,7 +119,7 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
 
 def with_later(cells: list[dict], workload: str, lengths) -> list[dict]:
     """The cells, and those of the experiments that came later."""
-    for of_experiment in (budget_cells, prefill_cells, batch_cells, prediction_cells, stream_cells):
+    for of_experiment in (budget_cells, prefill_cells, batch_cells, prediction_cells, sensitivity_cells, stream_cells):
         cells = cells + of_experiment(workload)
     cells = cells + checkpoint_cells(workload, lengths) + eval_cells() + whole_model_cells()
     return [with_roofline(cell) for cell in cells]

@@ -140,6 +140,25 @@ def prediction_cells(workload) -> list[dict]:
     return cells
 
 
+def sensitivity_cells(workload) -> list[dict]:
+    """K is worse than V, and layer 1 than layer 0; together they cost less than the sum."""
+    alone = [
+        cell_without_times("sensitivity", f"contiguous/f32/full + {layer}:contiguous/split({side}={codec})", 512, workload,
+                           sensitive_layer=layer, sensitive_side=side, sensitive_format=codec, series=codec,
+                           **around("kl_mean", kl * (1 + layer) * (3 if side == "K" else 1), 0.2))
+        for codec, kl in (("q8_0", 1e-5), ("q4_0", 3e-3)) for layer in (0, 1) for side in "KV"
+    ]  # fmt: skip
+    together = [
+        cell_without_times("sensitivity", variant, 512, workload, sensitive_side="KV", sensitive_format=codec, series=codec,
+                           predicted_kl=predicted, **around("kl_mean", factor * predicted, 0.2))
+        for variant, codec, predicted, factor in (
+            ("contiguous/q8_0/full", "q8_0", 1.2e-4, 1), ("contiguous/q4_0/full", "q4_0", 3.6e-2, 0.9),
+            *(("contiguous/q4_0/full + 0:contiguous/" + codec, "mixture", predicted, factor) for codec, predicted, factor in (
+                ("q8_0", 2.4e-2, 0.8), ("q5_0", 2.5e-2, 0.9), ("q5_1", 2.45e-2, 1.1), ("f16", 2.2e-2, 0.7))))
+    ]  # fmt: skip
+    return alone + together
+
+
 UNIFORM = "contiguous/f16/snapkv(budget=96)"
 BESIDE = {  # variant: (loss less the baseline's, whose interval is 0.1 on either side; bytes)
     UNIFORM: (0, 300), "contiguous/f16/ada(budget=96)": (0.05, 300), "contiguous/f16/h2o(heavy=64,recent=64)": (-0.7, 303),

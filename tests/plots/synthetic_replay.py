@@ -1,4 +1,5 @@
-"""Replays by formula: two machines, a variant that reserves and two that page, and a trace with ids of blocks."""
+"""Replays and serving by formula: two machines, a variant that reserves and two that page, a trace with ids of blocks; three ways of
+batching."""
 
 from __future__ import annotations
 
@@ -23,6 +24,35 @@ def replay_cells() -> list[dict]:
                 goodput_per_s=1.8, times_from="assumed", counts_from="computed", hit_rate_curve=0.3, hit_rate_at_any=0.4,
             )  # fmt: skip
             cells.append({**cell, "cell": f"{cell['cell']}-{machine}", "batch": 256, "bytes_payload": ""})
+    return cells
+
+
+def serve_cells() -> list[dict]:
+    cells = []
+    for at, batching in enumerate(("static", "whole", "64")):
+        for variant, running in RUNNING.items():
+            times = {"ttft_p99_s": 3 / running / (1 + at), "tpot_p99_ms": 2 + at + running / 100}
+            ends = {f"{name}_{end}": value * factor for name, value in times.items() for end, factor in (("ci_low", 0.8), ("ci_high", 1.3))}
+            replayed = {f"replay_{name}": 0.9 * value for name, value in times.items()}
+            cell = cell_without_times(
+                "serve", variant, 1024, "model", arrivals="poisson(20)", batching=batching, running_mean=running / 10,
+                payload_mean_bytes=2e6 + running, slack_mean_bytes=1e6 / running, other_mean_bytes=1e4, cached_mean_bytes=500.0 * at,
+                **times, **ends, **replayed,
+            )  # fmt: skip
+            cells.append({**cell, "cell": f"{cell['cell']}-{batching}", "batch": 16, "bytes_payload": ""})
+    return cells
+
+
+def speculate_cells() -> list[dict]:
+    cells = []
+    for tokens in (2, 8):
+        for variant, share in {"contiguous/f16/full": 1.0, "contiguous/q4_0/full": 0.95}.items():
+            accepted = share ** tokens
+            cell = cell_without_times(
+                "speculate", variant, 192, "model", proposed_tokens=tokens, acceptance=accepted,
+                acceptance_ci_low=0.9 * accepted, acceptance_ci_high=min(1.0, 1.1 * accepted),
+            )  # fmt: skip
+            cells.append({**cell, "cell": f"{cell['cell']}-{tokens}", "batch": 16})
     return cells
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from sources import PROJECT, sources
 
-# Names that are words of configs and results, too: a table, a column, a key, a workload, growth.csv.
-ALSO_WORDS = {"batch", "budget", "decode", "growth", "model", "prefill"}
+# Names that are words elsewhere, too: a table, a column, a key, a workload, growth.csv, a chapter, a peer's command.
+ALSO_WORDS = {"batch", "budget", "decode", "growth", "model", "prefill", "quality", "serve"}
 
 
 def names():

@@ -45,3 +45,12 @@ def test_python_packages_are_pinned_with_hashes(file):
     assert len(packages) > 2
     for package in packages:
         assert re.match(r"[a-z0-9-]+==[\w.]+ ", package) and "--hash=sha256:" in package, package
+
+
+def test_a_dry_run_makes_no_python_and_says_so(machine, tmp_path):
+    (tmp_path / "config.toml").write_text("")
+    done = machine.run("run", "config.toml", "--model", "smollm2-135m", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "argument=--dry-run" in done.stdout and "python=none" in done.stdout
+    assert f"a run would download the Python packages of plots/requirements.txt {MODELS} into .venv" in done.stderr
+    assert not (machine.project / ".venv").exists()

@@ -24,7 +24,7 @@ ROOMS = [
     "variants",
     *(f"variants/{room}" for room in ["codec", "placement", "retention", "selection", "storage", "cache", "model_cache"]),
     *(f"harness/{room}" for room in ["gpu_check", "io", "peers", "math", "memory", "results", "config", "verify/metrics"]),
-    *(f"harness/{room}" for room in ["model", "workload", "verify", "measure", "tables", "planner", "experiments"]),
+    *(f"harness/{room}" for room in ["model", "workload", "verify", "measure", "tables", "planner", "choose", "experiments"]),
     *(f"harness/experiments/{folder.name}" for folder in sorted((PROJECT / "harness/experiments").iterdir()) if folder.is_dir()),
     *(f"harness/{room}" for room in ["cluster", "claims", "cli", "python"]),
     "harness",

@@ -158,8 +158,9 @@ TEST(CudaTiers, FetchTheNextLayersFirstPieces) {
   SimtGpu plain;
   const Stepped want = steps("contiguous/f16", plain);
   // Copies of K and V of both layers' three pieces: in the first step two more for the one after it, later two of them are
-  // there. When the third step moves a fourth piece to the host, the prefetched ones are not used.
-  const std::vector<int64_t> moved = {16, 12, 24, 16, 16}, still = {16, 12, 12, 12, 16};
+  // there. When the third step moves a fourth piece to the host, the prefetched ones are not used, nor when its items are longer
+  // and need more slots.
+  const std::vector<int64_t> moved = {16, 12, 24, 16, 16}, still = {16, 12, 16, 12, 16};
   const std::vector<std::tuple<std::string, Late, std::vector<int64_t>>> runs = {
       {"hot=1", Late::kBoth, moved},
       {"hot=300,warm=512", Late::kBoth, still},

@@ -145,7 +145,7 @@ class Player {
  public:
   Player(const std::string& spec, int64_t pool, uint64_t seed)
       : spec_(parse_spec(spec)), cache_(build_cache(spec_, kShape, ledger_)), plain_(pool), random_(seed) {
-    if (const auto pool = pool_settings(spec_)) segment_ = pool->segment_blocks;
+    if (const auto settings = pool_settings(spec_)) segment_ = settings->segment_blocks;
     if (unshareable_reason(spec_).empty()) prefixes_.emplace(*cache_);
   }
 

@@ -42,5 +42,15 @@ TEST(NearNames, TheSentenceNamesAll) {
             "; did you mean 'mistral-7b', 'mistral-7b-v0.3' or 'mistral-nemo-12b'?");
 }
 
+TEST(NearNames, TheNearestComeFirstThenAFewOfTheKnown) {
+  EXPECT_EQ(known_names("phi2", kModels),
+            "; did you mean 'phi-2'? Known: llama-3-8b, llama-3.1-8b, mistral-7b, mistral-7b-v0.3, "
+            "mistral-nemo-12b, phi-2");
+  EXPECT_EQ(known_names("a2", Names{"a1", "b1"}), "; did you mean 'a1'? Known: a1, b1");
+  EXPECT_EQ(known_names("x", Names{"a", "b1"}), "; known: a, b1");
+  EXPECT_EQ(known_names("gpt-9", Names(9, "name")), "; known: name, name, name, name, name, … (9)");
+  EXPECT_EQ(known_names("gpt-9", Names{}), "; known: none");
+}
+
 }  // namespace
 }  // namespace kv

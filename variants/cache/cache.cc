@@ -85,6 +85,7 @@ class JoinedCache : public Cache {
     return stages_.placement->sharing()->hold(id, block);
   }
   SequenceId adopt(std::span<const SharedBlock> prefix) override { return sequences_.adopt(prefix); }
+  int64_t blocks_in_use() const override { return stages_.placement->blocks_in_use(); }
   int64_t compact() override {
     attender_.forget_views();
     return stages_.placement->compact();

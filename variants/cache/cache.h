@@ -99,6 +99,9 @@ class Cache {
   virtual SharedBlock hold(SequenceId, int64_t /*block*/) { throw std::logic_error(refuses_sharing()); }
   virtual SequenceId adopt(std::span<const SharedBlock>) { throw std::logic_error(refuses_sharing()); }
 
+  // Blocks that are taken of a pool, all layers together; 0 without one.
+  virtual int64_t blocks_in_use() const { return 0; }
+
   // Closes the gaps that released sequences have left in shared memory, so that it can be given back; returns the bytes
   // moved. Stored rows stay the same, bit for bit; spans are void.
   virtual int64_t compact() { return 0; }

@@ -47,8 +47,8 @@ std::vector<std::string_view> near_names(std::string_view wrong, std::span<const
     const size_t distance = edit_distance(written, known);
     const bool contains = written.size() >= kShortPart && known.find(written) != std::string::npos;
     const bool begins = known.size() >= kShortPart && written.starts_with(known);
-    if (contains || begins || distance <= std::max<size_t>(2, known.size() / 3))
-      candidates.push_back({distance, contains, name});
+    const bool is_alike = distance <= std::max<size_t>(2, known.size() / 3) && distance < known.size();
+    if (contains || begins || is_alike) candidates.push_back({distance, contains, name});
   }
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return a.distance < b.distance; });
@@ -68,6 +68,16 @@ std::string did_you_mean(std::string_view wrong, std::span<const std::string_vie
     text += near[i];
   }
   return near.empty() ? "" : text + "'?";
+}
+
+std::string known_names(std::string_view wrong, std::span<const std::string_view> names) {
+  constexpr size_t kAll = 8, kSome = 5;
+  const std::string near = did_you_mean(wrong, names);
+  std::string text = near + (near.empty() ? "; known: " : " Known: ");
+  if (names.empty()) return text + "none";
+  const size_t shown = names.size() > kAll ? kSome : names.size();
+  for (size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : ", ") + std::string(names[i]);
+  return shown == names.size() ? text : text + ", … (" + std::to_string(names.size()) + ")";
 }
 
 }  // namespace kv

@@ -15,4 +15,7 @@ std::vector<std::string_view> near_names(std::string_view wrong, std::span<const
 // "; did you mean 'a' or 'b'?", or nothing.
 std::string did_you_mean(std::string_view wrong, std::span<const std::string_view> names);
 
+// "; did you mean 'b'? Known: a, b, c", or "; known: a, b, c" where none is near. Five stand for more than eight.
+std::string known_names(std::string_view wrong, std::span<const std::string_view> names);
+
 }  // namespace kv

@@ -14,17 +14,6 @@ namespace {
 
 std::string print_stage(const Stage& stage, const Entry& entry);
 
-std::string join(const std::vector<std::string_view>& names) {
-  std::string all;
-  for (const std::string_view name : names) all += (all.empty() ? "" : ", ") + std::string(name);
-  return all;
-}
-
-// "known: a, b, c" and, where one is near, "; did you mean 'b'?".
-std::string known_names(std::string_view wrong, const std::vector<std::string_view>& names) {
-  return "known: " + (names.empty() ? "none" : join(names)) + did_you_mean(wrong, names);
-}
-
 template <class Table>
 std::vector<std::string_view> names_of(const Table& table) {
   std::vector<std::string_view> names;
@@ -138,7 +127,7 @@ class Parser {
     }
     const std::string_view name = peek_name();
     fail((name.empty() ? "expected the name of a " + kinds : "no " + kinds + " is called " + quoted(name)) +
-         "; " + known_names(name, names));
+         known_names(name, names));
   }
 
   const Entry& take_entry(const Entry& entry) {
@@ -149,9 +138,9 @@ class Parser {
   template <class Table>
   const Entry& entry(const Table& table, const std::string& kind) {
     const std::string_view name = peek_name();
-    if (name.empty()) fail("expected the name of a " + kind + "; " + known_names(name, names_of(table)));
+    if (name.empty()) fail("expected the name of a " + kind + known_names(name, names_of(table)));
     const Entry* found = find(table, name);
-    if (!found) fail("no " + kind + " is called " + quoted(name) + "; " + known_names(name, names_of(table)));
+    if (!found) fail("no " + kind + " is called " + quoted(name) + known_names(name, names_of(table)));
     return take_entry(*found);
   }
 
@@ -173,8 +162,7 @@ class Parser {
     for (const Parameter& p : entry.parameters) keys.push_back(p.name);
     const auto found = std::find(keys.begin(), keys.end(), key);
     if (found == keys.end()) {
-      fail("'" + std::string(entry.name) + "' has no parameter " + quoted(key) + "; " +
-           known_names(key, keys));
+      fail("'" + std::string(entry.name) + "' has no parameter " + quoted(key) + known_names(key, keys));
     }
     if (std::find(given.begin(), given.end(), key) != given.end())
       fail("'" + std::string(key) + "' is given twice");

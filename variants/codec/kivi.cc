@@ -55,7 +55,8 @@ Codec make_kivi(const Stage& stage) {
 const CodecEntry kivi{
     {.name = "kivi",
      .help = "K per channel over groups of tokens, V per token, the newest rows raw f16",
-     .source = "KIVI (arXiv:2402.02750)",
+     .source = "KIVI (arXiv:2402.02750); its code encodes a residual of K at once and V row by row, here "
+               "both go by groups",
      .parameters = {Parameter::integer("bits", "4", 1, 16, {2}, "bits a code"),
                     Parameter::integer("k_bits", "0", 0, 16, {8}, "bits a code of K; 0: as `bits`"),
                     Parameter::integer("v_bits", "0", 0, 16, {3}, "bits a code of V; 0: as `bits`"),

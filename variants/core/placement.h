@@ -140,6 +140,8 @@ class Placement {
   // Capabilities that few placements have, or null.
   virtual Tiers* tiers() { return nullptr; }
   virtual BlockSharing* sharing() { return nullptr; }
+  // Blocks that are taken of a pool; 0 without one.
+  virtual int64_t blocks_in_use() const { return 0; }
 
   // Sequence ids are small integers, chosen by the cache, reused after close().
   virtual void open(int sequence) = 0;

@@ -104,6 +104,12 @@ SequenceId ModelCache::adopt(std::span<const SharedBlock> prefix) {
   });
 }
 
+int64_t ModelCache::blocks_in_use() const {
+  int64_t blocks = 0;
+  for (const auto& cache : caches_) blocks += cache->blocks_in_use();
+  return blocks;
+}
+
 int64_t ModelCache::compact() {
   int64_t moved = 0;
   for (const auto& cache : caches_) moved += cache->compact();

@@ -32,6 +32,7 @@ class ModelCache : public Cache {
   int64_t block_tokens() const override { return caches_.front()->block_tokens(); }
   SharedBlock hold(SequenceId id, int64_t block) override;
   SequenceId adopt(std::span<const SharedBlock> prefix) override;
+  int64_t blocks_in_use() const override;
   int64_t compact() override;
   void write(Writer& to, SequenceId id) const override;
   SequenceId read(Reader& from, const std::string& what) override;

@@ -156,6 +156,7 @@ class Paged : public Placement, private BlockSharing {
   }
 
   BlockSharing* sharing() override { return this; }
+  int64_t blocks_in_use() const override { return pool_.blocks() - pool_.free(); }
 
   int64_t run_units() const override { return shape_.block_units; }
   UnitAddress at(int sequence, int layer, int head, int64_t unit) override {

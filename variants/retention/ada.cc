@@ -99,7 +99,8 @@ std::vector<Parameter> ada_parameters() {
 const RetentionEntry ada = prompt_cut_entry<Ada, Voting>(
     {.name = "ada",
      .help = "cuts a long prompt as snapkv does; the heads of a layer compete for its rows",
-     .source = "Ada-KV, Feng et al. 2024 (arXiv:2407.11550)",
+     .source = "Ada-KV, Feng et al. 2024 (arXiv:2407.11550); its code lets each query head vote, takes the "
+               "largest of neighbouring votes, and has no step",
      .parameters = ada_parameters()},
     {.ragged = true, .traded_rows = traded_rows});
 

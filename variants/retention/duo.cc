@@ -50,7 +50,8 @@ int64_t duo_slots(const Stage& stage, const SequenceLengths& lengths) {
 const RetentionEntry duo{
     {.name = "duo",
      .help = "retrieval heads keep every token, streaming heads the first `sinks` and the newest `recent`",
-     .source = "DuoAttention, Xiao et al. 2024 (arXiv:2410.10819)",
+     .source = "DuoAttention, Xiao et al. 2024 (arXiv:2410.10819); its code trains gates to find the "
+               "retrieval heads, which are named here",
      .parameters = {Parameter::rows("recent", "256", {24}, "newest tokens of a streaming head"),
                     Parameter::integer("sinks", "64", 0, 65536, {8}, "first tokens of a streaming head"),
                     Parameter::heads("retrieval", "0.5",

@@ -172,7 +172,7 @@ class Expected : public PromptCut {
 const RetentionEntry expected = prompt_cut_entry<Expected, Settings>(
     {.name = "expected",
      .help = "cuts a long prompt down to what queries like its own are expected to attend to",
-     .source = "Expected Attention, Devoto et al. 2025 (arXiv:2510.00636)",
+     .source = "Expected Attention, Devoto et al. 2025 (arXiv:2510.00636); its code has future=512",
      .parameters = {
          Parameter::rows("budget", "256", {48}, "rows that the prompt is cut down to"),
          Parameter::integer("sinks", "4", 0, 1024, {}, "first tokens, which stay; `budget` counts them"),

@@ -23,9 +23,11 @@ class KNorm : public EvictingPolicy<KNorm, SlotScores::kOfKeys> {
 
 }  // namespace
 
-const RetentionEntry knorm = KNorm::entry({.name = "knorm",
-                                           .help = "drops the keys of the highest L2 norm",
-                                           .source = "L2 norm, Devoto et al. 2024 (arXiv:2406.11430)",
-                                           .parameters = {budget_parameter()}});
+const RetentionEntry knorm =
+    KNorm::entry({.name = "knorm",
+                  .help = "drops the keys of the highest L2 norm",
+                  .source = "L2 norm, Devoto et al. 2024 (arXiv:2406.11430); its code prunes once, after the "
+                            "prompt, and does not spare the newest token",
+                  .parameters = {budget_parameter()}});
 
 }  // namespace kv::retention

@@ -103,7 +103,8 @@ std::vector<Parameter> pyramid_parameters() {
 const RetentionEntry pyramid{
     {.name = "pyramid",
      .help = "cuts a long prompt as snapkv does, with budgets that fall from layer to layer",
-     .source = "PyramidKV, Cai et al. 2024 (arXiv:2406.02069)",
+     .source = "PyramidKV, Cai et al. 2024 (arXiv:2406.02069); kvpress draws the line through whole budgets, "
+               "with the window inside",
      .parameters = pyramid_parameters()},
     {.make = make_retention<Pyramid>,
      .slots =

@@ -33,7 +33,7 @@ std::vector<Parameter> snapkv_parameters() {
 const RetentionEntry snapkv = prompt_cut_entry<SnapKv, Voting>(
     {.name = "snapkv",
      .help = "cuts a long prompt down to what its last queries look at, and keeps all that follows",
-     .source = "SnapKV, Li et al. 2024 (arXiv:2404.14469)",
+     .source = "SnapKV, Li et al. 2024 (arXiv:2404.14469); its code lets each query head vote alone",
      .parameters = snapkv_parameters()},
     {.rotates_at_read = rotates_by_cache_position});
 

@@ -45,9 +45,11 @@ class Tova : public EvictingPolicy<Tova, SlotScores::kOfAttention> {
 
 }  // namespace
 
-const RetentionEntry tova = Tova::entry({.name = "tova",
-                                         .help = "drops what the newest query attended to least",
-                                         .source = "TOVA, Oren et al. 2024 (arXiv:2401.06104)",
-                                         .parameters = {budget_parameter()}});
+const RetentionEntry tova =
+    Tova::entry({.name = "tova",
+                 .help = "drops what the newest query attended to least",
+                 .source = "TOVA, Oren et al. 2024 (arXiv:2401.06104); its code takes the mean over all "
+                           "heads of a layer, which drop the same token",
+                 .parameters = {budget_parameter()}});
 
 }  // namespace kv::retention

@@ -1,6 +1,7 @@
 #include "variants/storage/attention_plan.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace kv {
 namespace {
@@ -9,14 +10,41 @@ int32_t queries_of(const AttentionPlan& plan, const cuda::Problem& p) { return p
 
 int32_t blocks(int32_t things, int32_t of_block) { return (things + of_block - 1) / of_block; }
 
-// Rows of a work item when `rows`, those of all problems, each as often as blocks of queries read it, are to
-// keep so many multiprocessors busy: enough items that their ends overlap, none so small that its partial
-// result costs more than its rows.
-int32_t item_rows(int64_t rows, int multiprocessors) {
-  constexpr int64_t kItemsEach = 12;  // three blocks at a time, four times over
-  constexpr int64_t kLeast = 64;
-  const int64_t each = rows / (kItemsEach * multiprocessors);
-  return static_cast<int32_t>(std::clamp<int64_t>(each, kLeast, cuda::kMostItemRows));
+// Bytes of a row of a head, K and V.
+double row_bytes(const cuda::Layout& layout) {
+  const auto of = [](const cuda::SideLayout& side) {
+    return static_cast<double>(side.data_bytes + side.meta_bytes) / side.encoding.group;
+  };
+  return of(layout.k) + of(layout.v);
+}
+
+// Rows of a work item. A wave is the items that the GPU works on at once: it takes as long as one item alone, or as the memory
+// needs for all of them. Many short items fill the last wave, and each costs its begin and a read in the merge.
+int32_t item_rows(const AttentionPlan& plan, const cuda::Gpu& gpu, int64_t slots) {
+  constexpr int32_t kSizes[] = {64,  128,  192,  256,  384,  512,
+                                768, 1024, 1536, 2048, 3072, cuda::kMostItemRows};
+  const cuda::ItemCosts costs = gpu.item_costs();
+  const double bytes_per_us = gpu.info().bytes_per_us, bytes = row_bytes(plan.layout);
+  int32_t best = cuda::kMostItemRows;
+  double least_us = INFINITY;
+  for (const int32_t each : kSizes) {
+    int64_t items = 0;
+    int32_t most_splits = 0, longest = 0;
+    for (const cuda::Problem& p : plan.problems) {
+      const int32_t splits = blocks(p.rows, each) + blocks(p.tail_rows, each);
+      items += int64_t{splits} * blocks(queries_of(plan, p), plan.block_queries);
+      most_splits = std::max(most_splits, splits);
+      longest = std::max(longest, std::min(each, p.rows));
+    }
+    const double alone_us = costs.begin_us + longest * (plan.head_dim / 128.0) / costs.rows_per_us;
+    const auto wave_us = [&](int64_t of) {
+      return of == 0 ? 0.0 : std::max(alone_us, static_cast<double>(of) * longest * bytes / bytes_per_us);
+    };
+    const double us = static_cast<double>(items / slots) * wave_us(slots) + wave_us(items % slots) +
+                      costs.split_us * most_splits;
+    if (us < least_us) least_us = us, best = each;
+  }
+  return best;
 }
 
 // Cuts rows [0, rows) of a problem's pages, or of its tail, into equal items of about `each` rows that begin
@@ -46,11 +74,9 @@ void AttentionPlan::cut(const cuda::Gpu& gpu, Cut how) {
   // Blocks of both launches must have the same queries of a problem.
   const bool fits = !apart || gpu.decode_instance(tail, most_queries).queries == found.queries;
   block_queries = how != Cut::kPlain && fits ? found.queries : 0;
-  int64_t read = 0;
-  for (const cuda::Problem& p : problems) {
-    if (block_queries) read += int64_t{cuda::rows_of(p)} * blocks(queries_of(*this, p), block_queries);
-  }
-  const int32_t each = how == Cut::kWhole ? cuda::kMostItemRows : item_rows(read, gpu.info().multiprocessors);
+  const int64_t slots = int64_t{gpu.info().multiprocessors} * found.blocks_of_sm;
+  const int32_t each =
+      how == Cut::kEven && block_queries ? item_rows(*this, gpu, slots) : cuda::kMostItemRows;
   for (int32_t i = 0; i < count(); ++i) {
     cuda::Problem& p = problems[static_cast<size_t>(i)];
     if (block_queries) {

@@ -200,18 +200,19 @@ void GpuAttention::place_inputs(const Offsets& at, const std::byte* input, Place
 
 void GpuAttention::place_outputs(const GpuBatch& batch, Placed& placed) {
   Carver output;
+  // Values of several elements are read at once: what stands before them has whole rows.
   output.want(batch.outputs);                                     // out
+  output.want(batch.plan.partials * head_dim_);                   // values
   output.want(int64_t{batch.plan.most_queries} * batch.count());  // log_sum
   output.want(batch.plan.partials);                               // max
   output.want(batch.plan.partials);                               // sum
-  output.want(batch.plan.partials * head_dim_);                   // values
   output.want(batch.logits);                                      // logits
   output.start(fit(output_, output.bytes()));
   placed.out = output.next();
+  placed.partials.values = output.next();
   placed.log_sum = output.next();
   placed.partials.max = output.next();
   placed.partials.sum = output.next();
-  placed.partials.values = output.next();
   placed.logits = output.next();
 }
 

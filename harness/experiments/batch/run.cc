@@ -46,6 +46,7 @@ void plan_batch(measure::SweepPoint& point) {
     const int64_t needed = needed_bytes(point, cell.spec);
     if (fit(point, cell, held + needed)) held += needed;
   }
+  point.peak_bytes = held;
 }
 
 class BatchRun {

@@ -35,6 +35,7 @@ class StepTask : public measure::CellTask {
     times_.push_back(model_.step());
     return times_.back().step_us() * 1e-6;
   }
+  bool discard() override { return true; }
   void end() override {
     std::vector<results::Row> rows;
     for (size_t i = 0; i < times_.size(); ++i) {
@@ -71,6 +72,10 @@ class PromptTask : public measure::CellTask {
     const double seconds = model_.read_prompt();
     prompt_us_.push_back(seconds * 1e6);
     return seconds;
+  }
+  bool discard() override {
+    prompt_us_.pop_back();
+    return true;
   }
   void end() override {
     results::Row row = measure::sample_of(cell_, repetition_, 0, "prefill");

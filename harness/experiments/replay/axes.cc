@@ -8,18 +8,18 @@ namespace {
 
 using config::Section;
 using config::SharedTable;
-constexpr SharedTable kOwn = SharedTable::kOwn;
 constexpr double kMostRate = 1e30;
 
 void check_bytes(const std::string& text) { io::parse_bytes(text, "memory"); }
 
 ClockConfig read_clock(Section& section, const std::string& key, const ClockConfig& fallback) {
-  if (!section.has(key)) return fallback;
+  const bool given = section.has(key);
   Section device = section.section(key);
   ClockConfig clock{.measured = device.text("measured", ""),
                     .read_gbps = device.number("read_gbps", 0.0, 1e-9, kMostRate),
                     .flops = device.number("flops", 0.0, 1e-9, kMostRate),
                     .link_gbps = device.number("link_gbps", 0.0, 1e-9, kMostRate)};
+  if (!given) return fallback;
   device.refuse_the_rest();
   const bool stated = clock.read_gbps > 0.0 && clock.flops > 0.0;
   if (!stated && (clock.measured.empty() || clock.read_gbps > 0.0 || clock.flops > 0.0))
@@ -31,7 +31,6 @@ ClockConfig read_clock(Section& section, const std::string& key, const ClockConf
 }
 
 LimitConfig read_limit(Section& section, const std::string& key, const LimitConfig& fallback) {
-  if (!section.has(key)) return fallback;
   Section limit = section.section(key);
   const LimitConfig read{.ttft_s = limit.number("ttft_s", fallback.ttft_s, 0.0, 1e9),
                          .tpot_ms = limit.number("tpot_ms", fallback.tpot_ms, 0.0, 1e9)};
@@ -41,47 +40,34 @@ LimitConfig read_limit(Section& section, const std::string& key, const LimitConf
 
 }  // namespace
 
-const config::Axis<std::string> kTraceAxis{
-    kTraceFile, "trace", kOwn, {""}, config::text_list(), "files of requests; none: requests are drawn"};
-const config::Axis<std::string> kArrivalsAxis{
-    kArrivals, "arrivals",          kOwn,
-    {""},      config::text_list(), "\"poisson(2)\", \"gamma(2,1.5)\"; none: the trace's own"};
 const config::Axis<std::string> kMemoryAxis{kMachine,
                                             "memory",
-                                            kOwn,
+                                            SharedTable::kOwn,
                                             {},
                                             config::text_list(check_bytes),
                                             "memory of the machine",
                                             "memory = [\"24GB\"], the machine's"};
-const config::Axis<int64_t> kReplayStepTokensAxis{
-    kStepTokens, "step_tokens", kOwn, {2048}, config::token_list(), "largest number of tokens in a step"};
+const config::Axis<int64_t> kReplayStepTokensAxis{kStepTokens,          "step_tokens",
+                                                  SharedTable::kOwn,    {2048},
+                                                  config::token_list(), "largest number of tokens in a step"};
 
-const config::Key<std::string> kPromptLengthsKey{
-    "prompt", kOwn, "zipf(64,8192)", config::text(config::check_lengths), "tokens of drawn prompts"};
-const config::Key<std::string> kOutputLengthsKey{
-    "output", kOwn, "zipf(16,1024)", config::text(config::check_lengths), "tokens of drawn answers"};
 const config::Key<std::string> kPreemptKey{
-    "preempt", kOwn, "recompute", config::choice({"recompute", "swap"}),
+    "preempt", SharedTable::kOwn, "recompute", config::choice({"recompute", "swap"}),
     "a preempted sequence's rows are computed again, or moved over a link"};
-const config::Key<int64_t> kPrefixKey{"prefix", kOwn, 0, config::tokens(0, config::kMaxTokens),
-                                      "common first tokens of all drawn prompts, before `prompt`"};
-const config::Key<int64_t> kRequestsKey{"requests", kOwn, 0, config::count(1, 1000000000),
-                                        "requests served; 0: the trace's, or 2000 drawn ones"};
-const config::Key<int64_t> kWeightsKey{"weights", kOwn, 0,
+const config::Key<int64_t> kWeightsKey{"weights", SharedTable::kOwn, 0,
                                        [](Section& section, const std::string& key, const int64_t& fallback) {
                                          return section.bytes(key, fallback, 1, INT64_MAX);
                                        },
                                        "bytes of the weights; 0: from the model's file"};
-const config::Key<int64_t> kMaxRunningKey{"max_running", kOwn, 256, config::count(1, 65536),
-                                          "sequences that run at once at most"};
-const config::Key<int64_t> kShareKey{"share", kOwn, 0, config::tokens(0, config::kMaxTokens),
-                                     "tokens of a shared block of prefixes; 0: nothing is shared"};
-const config::Key<double> kWatermarkKey{"watermark", kOwn, 0.01, config::number(0.0, 1.0),
-                                        "share of the pool's blocks that admission leaves free"};
-const config::Key<std::vector<int64_t>> kPrefixBlocksKey{
-    "prefix_blocks", kOwn, {}, config::token_list(), "blocks of hit-rate curves; none: the trace's own"};
-const config::Key<ClockConfig> kClockKey{"device", kOwn, {}, read_clock, "source of a step's time"};
-const config::Key<LimitConfig> kLimitKey{"limit", kOwn, {}, read_limit, "limits of a good request"};
+const config::Key<std::vector<int64_t>> kPrefixBlocksKey{"prefix_blocks",
+                                                         SharedTable::kOwn,
+                                                         {},
+                                                         config::token_list(),
+                                                         "blocks of hit-rate curves; none: the trace's own"};
+const config::Key<ClockConfig> kClockKey{
+    "device", SharedTable::kOwn, {}, read_clock, "source of a step's time"};
+const config::Key<LimitConfig> kLimitKey{
+    "limit", SharedTable::kOwn, {}, read_limit, "limits of a good request"};
 
 void check_replay_keys(const Section& own, const config::ExperimentConfig& sweep) {
   const config::Settings& r = sweep.settings;

@@ -1,20 +1,15 @@
-// The axes and keys of replay: requests, the machine that serves them, and the swept values. None is shared.
+// The axes and keys of replay besides those of requests: the machine that serves them, and the swept values.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "harness/config/axes.h"
-#include "harness/config/key.h"
-#include "harness/config/request_lengths.h"
 #include "harness/experiments/replay/columns.h"
+#include "harness/experiments/requests.h"
 
 namespace kv::experiments {
 
-// The requests' file, empty for drawn ones. A row has its name as `workload`.
-inline constexpr results::TextColumn kTraceFile{"trace", "", "file of the requests"};
-
-extern const config::Axis<std::string> kTraceAxis, kArrivalsAxis, kMemoryAxis;
+extern const config::Axis<std::string> kMemoryAxis;
 extern const config::Axis<int64_t> kReplayStepTokensAxis;
 
 // The source of a step's time: the cells of a results folder, and the rates of a stated machine, 0 if not stated.
@@ -27,9 +22,8 @@ struct LimitConfig {
   double ttft_s = 10.0, tpot_ms = 100.0;
 };
 
-extern const config::Key<std::string> kPromptLengthsKey, kOutputLengthsKey, kPreemptKey;
-extern const config::Key<int64_t> kPrefixKey, kRequestsKey, kWeightsKey, kMaxRunningKey, kShareKey;
-extern const config::Key<double> kWatermarkKey;
+extern const config::Key<std::string> kPreemptKey;
+extern const config::Key<int64_t> kWeightsKey;
 extern const config::Key<std::vector<int64_t>> kPrefixBlocksKey;
 extern const config::Key<ClockConfig> kClockKey;
 extern const config::Key<LimitConfig> kLimitKey;

@@ -1,23 +1,10 @@
-// The columns of replays: requests through caches' own allocators on a simulated clock. Bytes, blocks and counts are
-// computed; times_from names the source of times.
+// The columns that replays alone write.
 #pragma once
 
-#include <string>
-
-#include "harness/planner/plan_columns.h"
-#include "harness/results/cell_columns.h"
-#include "harness/results/table.h"
+#include "harness/experiments/serving_columns.h"
 
 namespace kv::experiments {
 
-using planner::kRoomBytes, planner::kRequests, planner::kRefused, planner::kPoolBlocks,
-    planner::kPreemptionsPer1000, planner::kWaitP99S, planner::kTtftP50S, planner::kTtftP99S,
-    planner::kTpotP50Ms, planner::kTpotP99Ms;
-inline constexpr auto kArrivals =
-    results::TextColumn{"arrivals", "",
-                        "arrival times of requests: trace (its own), or drawn: poisson(requests a second), "
-                        "gamma(requests a second, standard deviation of a gap / its mean)"}
-        .axis("{}");
 inline constexpr auto kMachine =
     results::TextColumn{"machine", "", "memory of the machine, as written in the config"}.axis(
         "{} of memory");
@@ -31,15 +18,6 @@ inline constexpr auto kStepTokens =
 inline constexpr auto kPreempt =
     results::TextColumn{"preempt", "", "treatment of a preempted sequence's rows: recompute or swap"}.one_of(
         "recompute swap");
-inline constexpr results::NumberColumn kTraceS{"trace_s", "s", "time from the first request to the last"};
-inline constexpr results::IntegerColumn kPromptP50Tokens{
-    "prompt_p50_tokens", "tokens", "prompt length of the requests, served or not; median"};
-inline constexpr results::IntegerColumn kPromptP99Tokens{
-    "prompt_p99_tokens", "tokens", "prompt length of the requests, served or not; 99th percentile"};
-inline constexpr results::IntegerColumn kOutputP50Tokens{"output_p50_tokens", "tokens",
-                                                         "answer length of the requests; median"};
-inline constexpr results::IntegerColumn kOutputP99Tokens{"output_p99_tokens", "tokens",
-                                                         "answer length of the requests; 99th percentile"};
 inline constexpr results::NumberColumn kDistinctShare{
     "distinct_share", "1", "prompt blocks that no earlier request had / all, if blocks have ids"};
 inline constexpr auto kClusters =
@@ -50,41 +28,8 @@ inline constexpr auto kClusters =
 inline constexpr results::IntegerColumn kClusterCount{
     "cluster_count", "",
     "number of sessions or minutes that intervals are drawn from; fewer than 5 give no interval"};
-inline constexpr results::IntegerColumn kRunningP50{"running_p50", "",
-                                                    "running sequences, median over the time of all steps"};
-inline constexpr results::IntegerColumn kRunningP99{
-    "running_p99", "", "running sequences, 99th percentile over the time of all steps"};
-inline constexpr results::IntegerColumn kRunningPeak{"running_peak", "", "running sequences, maximum"};
-inline constexpr results::IntegerColumn kWaitingP50{"waiting_p50", "",
-                                                    "waiting requests, median over the time of all steps"};
-inline constexpr results::IntegerColumn kWaitingP99{
-    "waiting_p99", "", "waiting requests, 99th percentile over the time of all steps"};
-inline constexpr results::IntegerColumn kWaitingPeak{"waiting_peak", "", "waiting requests, maximum"};
-inline constexpr results::IntegerColumn kHeldPeakBytes{
-    "held_peak_bytes", "bytes",
-    "peak of the bytes held by sequences: rows, reserved rows, tables and buffers; free blocks excluded"};
-inline constexpr results::NumberColumn kPayloadMeanBytes{"payload_mean_bytes", "bytes",
-                                                         "filled rows, mean over the time of all steps"};
-inline constexpr results::NumberColumn kSlackMeanBytes{
-    "slack_mean_bytes", "bytes",
-    "rows reserved for sequences and not filled, mean over the time of all steps"};
-inline constexpr results::NumberColumn kOtherMeanBytes{
-    "other_mean_bytes", "bytes",
-    "block tables, scores, codecs' raw rows and states, mean over the time of all steps"};
-inline constexpr results::NumberColumn kCachedMeanBytes{
-    "cached_mean_bytes", "bytes",
-    "blocks of prefixes that no sequence used, mean over the time of all steps"};
-inline constexpr results::NumberColumn kFragmentationShare{
-    "fragmentation_share", "1",
-    "internal fragmentation: slack_mean_bytes / (slack_mean_bytes + payload_mean_bytes)"};
-inline constexpr results::IntegerColumn kPreemptions{"preemptions", "", "number of preemptions"};
-inline constexpr results::IntegerColumn kRecomputedTokens{"recomputed_tokens", "tokens",
-                                                          "rows dropped by preemption and computed again"};
 inline constexpr results::IntegerColumn kSwappedTokens{"swapped_tokens", "tokens",
                                                        "rows moved over the link and back"};
-inline constexpr results::NumberColumn kHitRate{
-    "hit_rate", "1",
-    "prompt tokens found in the replay's own prefix cache / all; empty without a prefix cache"};
 inline constexpr results::NumberColumn kHitRateCurve{
     "hit_rate_curve", "1",
     "share of blocks found by a prefix cache of room_bytes with least-recently-used eviction, requests one "
@@ -94,40 +39,14 @@ inline constexpr results::NumberColumn kHitRateAtAny{"hit_rate_at_any", "1",
 inline constexpr auto kCountsFrom =
     results::TextColumn{"counts_from", "", "computed: counted by the caches' own allocators, without rows"}
         .one_of("computed");
-inline constexpr auto kTimesFrom =
-    results::TextColumn{"times_from", "",
-                        "source of times: measured (cells of this machine), computed (beyond these cells), "
-                        "or assumed (roofline of a stated machine)"}
-        .one_of("measured computed assumed");
-inline constexpr results::NumberColumn kClockResidual{
-    "clock_residual", "1", "largest |measured / fitted - 1| over the cells of the clock"};
 inline constexpr results::NumberColumn kClockBeyondShare{
     "clock_beyond_share", "1", "share of the steps' time in steps beyond the clock's measured cells"};
 inline constexpr results::NumberColumn kClockAssumedShare{
     "clock_assumed_share", "1", "share of the steps' time that comes from the rates of a stated machine"};
-inline constexpr results::NumberColumn kServedS{"served_s", "s", "time until the last answer"};
-inline constexpr results::NumberColumn kServedTokensPerS{"served_tokens_per_s", "tokens/s",
-                                                         "generated / served_s"};
 inline constexpr results::NumberColumn kWaitP99SCiLow{
     "wait_p99_s_ci_low", "s", "lower end of the 95 % interval of wait_p99_s (bootstrap over clusters)"};
 inline constexpr results::NumberColumn kWaitP99SCiHigh{"wait_p99_s_ci_high", "s",
                                                        "upper end of the 95 % interval of wait_p99_s"};
-inline constexpr results::NumberColumn kTtftP50SCiLow{
-    "ttft_p50_s_ci_low", "s", "lower end of the 95 % interval of ttft_p50_s (bootstrap over clusters)"};
-inline constexpr results::NumberColumn kTtftP50SCiHigh{"ttft_p50_s_ci_high", "s",
-                                                       "upper end of the 95 % interval of ttft_p50_s"};
-inline constexpr results::NumberColumn kTtftP99SCiLow{
-    "ttft_p99_s_ci_low", "s", "lower end of the 95 % interval of ttft_p99_s (bootstrap over clusters)"};
-inline constexpr results::NumberColumn kTtftP99SCiHigh{"ttft_p99_s_ci_high", "s",
-                                                       "upper end of the 95 % interval of ttft_p99_s"};
-inline constexpr results::NumberColumn kTpotP50MsCiLow{
-    "tpot_p50_ms_ci_low", "ms", "lower end of the 95 % interval of tpot_p50_ms (bootstrap over clusters)"};
-inline constexpr results::NumberColumn kTpotP50MsCiHigh{"tpot_p50_ms_ci_high", "ms",
-                                                        "upper end of the 95 % interval of tpot_p50_ms"};
-inline constexpr results::NumberColumn kTpotP99MsCiLow{
-    "tpot_p99_ms_ci_low", "ms", "lower end of the 95 % interval of tpot_p99_ms (bootstrap over clusters)"};
-inline constexpr results::NumberColumn kTpotP99MsCiHigh{"tpot_p99_ms_ci_high", "ms",
-                                                        "upper end of the 95 % interval of tpot_p99_ms"};
 inline constexpr results::NumberColumn kLimitTtftS{"limit_ttft_s", "s",
                                                    "limit of a good request's time to the first token"};
 inline constexpr results::NumberColumn kLimitTpotMs{
@@ -155,25 +74,6 @@ inline constexpr auto kReplayColumns = results::column_list(
     kTtftP50SCiLow, kTtftP50SCiHigh, kTtftP99S, kTtftP99SCiLow, kTtftP99SCiHigh, kTpotP50Ms, kTpotP50MsCiLow,
     kTpotP50MsCiHigh, kTpotP99Ms, kTpotP99MsCiLow, kTpotP99MsCiHigh, kLimitTtftS, kLimitTpotMs, kGoodShare,
     kGoodShareCiLow, kGoodShareCiHigh, kGoodputPerS, kGoodputPerSCiLow, kGoodputPerSCiHigh);
-
-// replay.csv: one row a stretch of a replay's time. Values are means over the stretch.
-inline constexpr results::NumberColumn kTimeS{
-    "time_s", "s", "end of the stretch on the replay's clock; the row's values are means over the stretch"};
-inline constexpr results::NumberColumn kRunning{"running", "",
-                                                "running sequences; empty while there is nothing to do"};
-inline constexpr results::NumberColumn kWaiting{"waiting", "", "waiting requests"};
-inline constexpr results::NumberColumn kPayloadBytes{"payload_bytes", "bytes", "filled rows"};
-inline constexpr results::NumberColumn kSlackBytes{"slack_bytes", "bytes",
-                                                   "rows reserved for sequences and not filled"};
-inline constexpr results::NumberColumn kOtherBytes{"other_bytes", "bytes",
-                                                   "block tables, scores, codecs' raw rows and states"};
-inline constexpr results::NumberColumn kCachedBytes{"cached_bytes", "bytes",
-                                                    "blocks of prefixes that no sequence uses"};
-inline const results::Table kMoments{
-    "replay.csv",
-    {&results::kCell, &results::kVariant, &results::kBatch, &results::kSeqLen, &kTimeS, &kRunning, &kWaiting,
-     &kPayloadBytes, &kSlackBytes, &kOtherBytes, &kCachedBytes, &results::kHost},
-    &kServedS};
 
 // hits.csv: one row a point of a trace's hit-rate curve.
 inline constexpr results::IntegerColumn kCapacityBytes{"capacity_bytes", "bytes",

@@ -12,10 +12,6 @@ using results::Row;
 
 namespace {
 
-int64_t tokens_at(const std::vector<double>& values, double p) {
-  return static_cast<int64_t>(math::percentile(values, p));
-}
-
 // A percentile and its interval.
 struct Place {
   results::NumberColumn value, low, high;
@@ -33,40 +29,13 @@ void set_percentile(results::Row& row, const Place& place, const std::vector<dou
 }  // namespace
 
 void set_facts(results::Row& row, const planner::TraceFacts& facts) {
-  row[kRequests] = facts.requests;
-  row[kTraceS] = facts.seconds;
-  row[kPromptP50Tokens] = tokens_at(facts.prompt, 50);
-  row[kPromptP99Tokens] = tokens_at(facts.prompt, 99);
-  row[kOutputP50Tokens] = tokens_at(facts.output, 50);
-  row[kOutputP99Tokens] = tokens_at(facts.output, 99);
+  set_requests(row, facts);
   row[kClusters] = facts.sessions ? "sessions" : "minutes";
   if (facts.hits.empty()) return;
   const planner::HitRates& hits = facts.hits.front();
   const auto blocks = static_cast<double>(hits.blocks());
   row[kDistinctShare] = static_cast<double>(hits.distinct()) / blocks;
   row[kHitRateAtAny] = static_cast<double>(hits.hits_at_any()) / blocks;
-}
-
-void set_counts(results::Row& row, const planner::ReplayResult& r, const planner::RowAllocator& rows) {
-  row[kRefused] = r.refused;
-  row[kRunningP50] = r.running_percentile(50);
-  row[kRunningP99] = r.running_percentile(99);
-  row[kRunningPeak] = r.peak_running();
-  row[kWaitingP50] = r.waiting_percentile(50);
-  row[kWaitingP99] = r.waiting_percentile(99);
-  row[kWaitingPeak] = r.peak_waiting();
-  if (rows.pool_blocks() > 0) row[kPoolBlocks] = rows.pool_blocks();
-  row[kHeldPeakBytes] = r.peak_held_bytes;
-  row[kPayloadMeanBytes] = r.mean.payload_bytes;
-  row[kSlackMeanBytes] = r.mean.slack_bytes;
-  row[kOtherMeanBytes] = r.mean.other_bytes;
-  row[kCachedMeanBytes] = r.mean.cached_bytes;
-  row[kFragmentationShare] = r.mean.slack_bytes / (r.mean.slack_bytes + r.mean.payload_bytes);
-  row[kPreemptions] = r.preemptions;
-  row[kPreemptionsPer1000] = 1e3 * static_cast<double>(r.preemptions) / static_cast<double>(r.requests);
-  row[kRecomputedTokens] = r.recomputed_tokens;
-  row[kSwappedTokens] = r.swapped_tokens;
-  row[kCountsFrom] = "computed";
 }
 
 void set_times(results::Row& row, const planner::ReplayResult& r) {
@@ -92,23 +61,6 @@ void set_times(results::Row& row, const planner::ReplayResult& r) {
   row[kGoodputPerS] = rate * *row[kGoodShare];
   row[kGoodputPerSCiLow] = rate * share.low;
   row[kGoodputPerSCiHigh] = rate * share.high;
-}
-
-std::vector<results::Row> moment_rows(const results::Row& row, const planner::Timeline& timeline) {
-  std::vector<results::Row> rows;
-  double end = 0.0;
-  for (const planner::Moment& moment : timeline.bins()) {
-    results::Row& m = rows.emplace_back(results::row_of(row));
-    end += timeline.bin_s();
-    m[kTimeS] = std::min(end, *row[kServedS]);
-    m[kRunning] = moment.running;
-    m[kWaiting] = moment.waiting;
-    m[kPayloadBytes] = moment.payload_bytes;
-    m[kSlackBytes] = moment.slack_bytes;
-    m[kOtherBytes] = moment.other_bytes;
-    m[kCachedBytes] = moment.cached_bytes;
-  }
-  return rows;
 }
 
 }  // namespace kv::experiments

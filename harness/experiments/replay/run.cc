@@ -6,18 +6,19 @@
 #include <utility>
 #include <vector>
 
-#include "harness/config/request_lengths.h"
+#include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
 #include "harness/experiments/replay/axes.h"
 #include "harness/experiments/replay/columns.h"
 #include "harness/experiments/replay/longest_request.h"
 #include "harness/experiments/replay/rows.h"
+#include "harness/experiments/requests.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/io/bytes.h"
 #include "harness/io/paths.h"
-#include "harness/math/random.h"
 #include "harness/measure/cell.h"
 #include "harness/measure/time_columns.h"
+#include "harness/planner/served_clock.h"
 #include "harness/planner/serving_plan.h"
 #include "harness/results/append_file.h"
 #include "harness/results/cell_columns.h"
@@ -27,9 +28,6 @@ namespace kv::experiments {
 namespace {
 
 constexpr int64_t kDrawnRequests = 2000;
-constexpr int64_t kIdTokens = 16;  // for drawn requests with a prefix, if nothing is shared
-
-const config::Settings& settings(const measure::SweepPoint& point) { return point.experiment->settings; }
 
 [[noreturn]] void refuse_config(const measure::SweepPoint& point, const std::string& what) {
   throw std::invalid_argument(point.config->path + ": [replay] " + what);
@@ -40,17 +38,12 @@ int64_t machine_bytes(const measure::SweepPoint& point) {
 }
 
 int64_t weights_bytes(const measure::SweepPoint& point) {
-  const int64_t own = settings(point)[kWeightsKey];
+  const int64_t own = settings_of(point)[kWeightsKey];
   return own > 0 ? own : point.config->served.weights_bytes;
 }
 
-planner::Arrivals arrivals_of(const measure::SweepPoint& point) {
-  return point.axes[kArrivals] == "trace" ? planner::Arrivals{}
-                                          : planner::parse_arrivals(point.axes[kArrivals]);
-}
-
 bool has_first_arrivals(const measure::SweepPoint& point) {
-  const std::string& first = settings(point)[kArrivalsAxis].front();
+  const std::string& first = settings_of(point)[kArrivalsAxis].front();
   return first.empty() || point.axes[kArrivals] == first;
 }
 
@@ -58,7 +51,7 @@ bool has_first_arrivals(const measure::SweepPoint& point) {
 bool place_requests(measure::SweepPoint& point) {
   const bool drawn = point.axes[kTraceFile].empty();
   if (point.axes[kArrivals].empty()) point.axes[kArrivals] = drawn ? "poisson(1)" : "trace";
-  point.batch = static_cast<int>(settings(point)[kMaxRunningKey]);
+  point.batch = static_cast<int>(settings_of(point)[kMaxRunningKey]);
   point.seq_len = longest_request(*point.config);
   point.workload = drawn ? "drawn" : std::filesystem::path(point.axes[kTraceFile]).filename().string();
   point.shape =
@@ -66,57 +59,70 @@ bool place_requests(measure::SweepPoint& point) {
   return true;
 }
 
-// The cells of the clock's results folder; empty without one.
-std::vector<results::Row> clock_cells(const measure::SweepPoint& point) {
-  const std::string& folder = settings(point)[kClockKey].measured;
+// The cells of the clock's results folder; empty without one. `served` are those of a model's requests, each with a clock of
+// its own; `steady` those of steps at one length.
+struct ClockCells {
+  std::vector<results::Row> steady, served;
+};
+
+ClockCells clock_cells(const measure::SweepPoint& point) {
+  const std::string& folder = settings_of(point)[kClockKey].measured;
   if (folder.empty()) return {};
-  return cells_with(
-      &Experiment::has_steady_steps,
-      results::read_csv(io::find_input(folder + "/cells.csv", "device.measured"), cell_table()));
+  ClockCells cells;
+  cells.served = results::read_csv(io::find_input(folder + "/cells.csv", "device.measured"), cell_table());
+  cells.steady = cells_with(&Experiment::has_steady_steps, cells.served);
+  std::erase_if(cells.served, [](const results::Row& cell) { return !planner::ServedClock::read(cell); });
+  return cells;
 }
 
-planner::StepTime clock_of(const measure::SweepPoint& point, const std::vector<results::Row>& cells,
-                           results::Row& row) {
-  const ClockConfig& c = settings(point)[kClockKey];
+// The served cell of this variant over this model's heads whose steps lie nearest to its clock; null without one.
+const results::Row* served_cell(std::span<const results::Row> cells, const config::Geometry& g,
+                                const std::string& variant) {
+  const results::Row* best = nullptr;
+  for (const results::Row& cell : cells) {
+    if (cell[results::kVariant] != variant || cell[results::kLayers] != g.layers ||
+        cell[results::kQHeads] != g.q_heads || cell[results::kKvHeads] != g.kv_heads ||
+        cell[results::kHeadDim] != g.head_dim)
+      continue;
+    if (!best || *cell[kClockResidual] < *(*best)[kClockResidual]) best = &cell;
+  }
+  return best;
+}
+
+planner::StepDriver clock_of(const measure::SweepPoint& point, const ClockCells& cells, results::Row& row) {
+  const ClockConfig& c = settings_of(point)[kClockKey];
+  const config::Geometry& g = point.config->served;
+  const std::string& variant = row[results::kVariant];
+  if (const results::Row* served = served_cell(cells.served, g, variant)) {
+    row[kClockResidual] = (*served)[kClockResidual];
+    if (settings_of(point)[kPreemptKey] == "swap")
+      throw std::invalid_argument(c.measured + " has no times of swapping: its requests were recomputed");
+    // A served cell does not say how far its steps reach, so no time counts as measured.
+    return [clock = *planner::ServedClock::read(*served)](const planner::StepPlan&,
+                                                          const planner::StepWork& work) {
+      return planner::StepSeconds{.computed = clock.seconds(work)};
+    };
+  }
+  if (cells.steady.empty() && !cells.served.empty())
+    throw std::invalid_argument(c.measured + " has served no request with " + variant + " over " +
+                                std::to_string(g.layers) + " layers of " + std::to_string(g.q_heads) + "/" +
+                                std::to_string(g.kv_heads) + " heads of " + std::to_string(g.head_dim));
   std::optional<planner::MeasuredSteps> steps;
   if (!c.measured.empty()) {
-    steps.emplace(cells, point.config->served, row[results::kVariant], c.measured);
+    steps.emplace(cells.steady, g, variant, c.measured);
     row[kClockResidual] = steps->residual();
     if (c.read_gbps == 0.0 && !(steps->whole_steps() && steps->has_prompts()))
       throw std::invalid_argument(c.measured + " has no times of " +
                                   (steps->whole_steps() ? "prompts" : "weights and prompts") + " with " +
-                                  row[results::kVariant] + ": give read_gbps and flops besides");
+                                  variant + ": give read_gbps and flops besides");
   }
-  return {point.config->served,
-          weights_bytes(point),
-          {.read_gbps = c.read_gbps, .flops = c.flops, .link_gbps = c.link_gbps},
-          std::move(steps)};
-}
-
-// Opens the point's requests, each time from the first.
-planner::OpenRequests requests_of(const measure::SweepPoint& point) {
-  const config::Settings& r = settings(point);
-  const planner::Arrivals arrivals = arrivals_of(point);
-  const uint64_t seed = point.config->seed;
-  if (!point.axes[kTraceFile].empty()) {
-    const std::string path = io::find_input(point.axes[kTraceFile], "trace").string();
-    return [=, most = r[kRequestsKey]] { return planner::RequestSource(path, arrivals, most, seed); };
-  }
-  const int64_t requests = r[kRequestsKey] > 0 ? r[kRequestsKey] : kDrawnRequests;
-  constexpr uint64_t kOutput = 0x6f7574707574;  // "output"
-  const auto sequences = static_cast<int>(std::min<int64_t>(requests, 1 << 20));
-  const auto lengths = std::make_shared<const planner::DrawnLengths>(planner::DrawnLengths{
-      .prompt = config::draw_lengths(r[kPromptLengthsKey], sequences, seed),
-      .output = config::draw_lengths(r[kOutputLengthsKey], sequences, math::random::key({seed, kOutput})),
-      .prefix = r[kPrefixKey],
-      .id_tokens = r[kPrefixKey] == 0 ? 0
-                   : r[kShareKey] > 0 ? r[kShareKey]
-                                      : kIdTokens});
-  return [=] { return planner::RequestSource(lengths, arrivals, requests, seed); };
+  return planner::StepTime(g, weights_bytes(point),
+                           {.read_gbps = c.read_gbps, .flops = c.flops, .link_gbps = c.link_gbps},
+                           std::move(steps));
 }
 
 void check_replay(const measure::SweepPoint& point) {
-  const config::Settings& r = settings(point);
+  const config::Settings& r = settings_of(point);
   if (r[kClockKey].read_gbps == 0.0 && r[kClockKey].measured.empty())
     refuse_config(point,
                   "needs a clock: device = {read_gbps = 1008, flops = 165e12} or {measured = \"FOLDER\"}");
@@ -130,7 +136,7 @@ void check_replay(const measure::SweepPoint& point) {
     refuse_config(point, "arrivals \"trace\" needs a trace");
   try {
     clock_cells(point);
-    planner::RequestSource source = requests_of(point)();
+    planner::RequestSource source = requests_of(point, kDrawnRequests)();
     io::Request first;
     source.next(first);
     std::vector<int64_t> blocks = r[kPrefixBlocksKey];
@@ -147,12 +153,12 @@ void check_replay(const measure::SweepPoint& point) {
 
 planner::Room room_of(const measure::SweepPoint& point, int64_t typical_tokens) {
   return planner::room_of(point.config->served, machine_bytes(point) - weights_bytes(point), typical_tokens,
-                          static_cast<int>(settings(point)[kMaxRunningKey]));
+                          static_cast<int>(settings_of(point)[kMaxRunningKey]));
 }
 
 void plan_replay(measure::SweepPoint& point) {
   const config::Axes& axes = point.experiment->axes;
-  const std::vector<results::Row> timed = clock_cells(point);
+  const ClockCells timed = clock_cells(point);
   for (size_t i = 0; i < axes.variants.size(); ++i) {
     const LayerSpecs& spec = axes.variants[i];
     measure::PlannedCell cell{
@@ -175,7 +181,7 @@ void plan_replay(measure::SweepPoint& point) {
 }
 
 results::Row identity(const measure::SweepPoint& point, const measure::PlannedCell& cell) {
-  const config::Settings& r = settings(point);
+  const config::Settings& r = settings_of(point);
   results::Row row = measure::make_cell(point, cell)->result;
   row[kTraceFile].clear();  // an axis without a column: the workload is its name
   row[results::kThreads] = 1;
@@ -194,12 +200,12 @@ class ReplayRun {
       : point_(point),
         control_(control),
         results_(results),
-        open_(requests_of(point)),
-        facts_(planner::read_facts(open_, settings(point)[kPrefixBlocksKey])),
+        open_(requests_of(point, kDrawnRequests)),
+        facts_(planner::read_facts(open_, settings_of(point)[kPrefixBlocksKey])),
         timed_(clock_cells(point)),
         progress_(control, static_cast<double>(point.cells.size()) * static_cast<double>(facts_.requests)) {
     // The hit-rate curve does not depend on the machine.
-    const config::Settings& r = settings(point);
+    const config::Settings& r = settings_of(point);
     if (!facts_.hits.empty() && point.axes[kMachine] == r[kMemoryAxis].front() &&
         *point.axes[kStepTokens] == r[kReplayStepTokensAxis].front() && has_first_arrivals(point))
       curve_ = planner::hit_curve(facts_, open_);
@@ -208,8 +214,8 @@ class ReplayRun {
   void serve(results::Row& row, const LayerSpecs& spec) {
     set_facts(row, facts_);
     planner::RowAllocator rows(point_.config->served, spec, room_of(point_, facts_.typical));
-    const config::Settings& r = settings(point_);
-    const planner::StepTime clock = clock_of(point_, timed_, row);
+    const config::Settings& r = settings_of(point_);
+    const planner::StepDriver clock = clock_of(point_, timed_, row);
     // A cache that cannot share keeps each request's rows separately.
     const int64_t share =
         !facts_.hits.empty() && rows.refuses_sharing(r[kShareKey]).empty() ? r[kShareKey] : 0;
@@ -231,6 +237,8 @@ class ReplayRun {
       return results::fail(row, results::Status::kOutOfMemory, "no request fits, even alone");
     row[results::kStatus] = results::Status::kOk;
     set_counts(row, result, rows);
+    row[kSwappedTokens] = result.swapped_tokens;
+    row[kCountsFrom] = "computed";
     set_times(row, result);
     if (share > 0)
       row[kHitRate] = static_cast<double>(result.found_tokens) / static_cast<double>(result.prompt_tokens);
@@ -261,7 +269,7 @@ class ReplayRun {
   results::ResultsFolder& results_;
   const planner::OpenRequests open_;
   const planner::TraceFacts facts_;
-  const std::vector<results::Row> timed_;  // the clock's cells
+  const ClockCells timed_;
   measure::PointProgress progress_;
   std::vector<results::Row> curve_;
 };

@@ -45,33 +45,44 @@ uint64_t sum_words(const uint32_t* HWY_RESTRICT p, size_t words) {
   return sum_of_lanes(hn::Add(hn::Add(a, b), hn::Add(c, e)));
 }
 
-// In four streams, too; what does not fill a vector of each follows.
-uint32_t sum_stretch(const std::byte* data, size_t bytes) {
-  const hn::ScalableTag<uint32_t> d;
-  const size_t vector = hn::Lanes(d) * sizeof(uint32_t), quarter = bytes / (4 * vector) * vector;
-  const auto load = [&](const std::byte* p) { return hn::LoadU(d, reinterpret_cast<const uint32_t*>(p)); };
-  auto a = hn::Zero(d), b = a, c = a, e = a;
-  const std::byte* p = data;
-  for (const std::byte* const end = data + quarter; p < end; p += vector) {
-    a = hn::Add(a, load(p));
-    b = hn::Add(b, load(p + quarter));
-    c = hn::Add(c, load(p + 2 * quarter));
-    e = hn::Add(e, load(p + 3 * quarter));
-  }
-  const std::byte* const end = data + bytes;
-  for (p = data + 4 * quarter; p + vector <= end; p += vector) a = hn::Add(a, load(p));
-  uint32_t sum = sum_of_lanes(hn::Add(hn::Add(a, b), hn::Add(c, e)));
-  for (; p < end; p += sizeof(uint32_t)) {
+// The little-endian words from `data` on, the last one filled up with zeros.
+uint32_t sum_rest(const std::byte* data, const std::byte* end) {
+  uint32_t sum = 0;
+  for (; data < end; data += sizeof(uint32_t)) {
     uint32_t word = 0;
-    std::memcpy(&word, p, std::min(sizeof word, static_cast<size_t>(end - p)));
+    std::memcpy(&word, data, std::min(sizeof word, static_cast<size_t>(end - data)));
     sum += word;
   }
   return sum;
 }
 
-uint64_t sum_stretches(std::span<const Stretch> stretches) {
+// Four vectors at a time, `apart` bytes apart, of `rounds` that are `step` bytes apart; asks for lines kAhead bytes later.
+template <size_t kAhead>
+HWY_INLINE uint32_t sum_rounds(const std::byte* data, size_t rounds, size_t step, size_t apart) {
+  const hn::ScalableTag<uint32_t> d;
+  const auto load = [&](const std::byte* p) { return hn::LoadU(d, reinterpret_cast<const uint32_t*>(p)); };
+  auto a = hn::Zero(d), b = a, c = a, e = a;
+  for (const std::byte *p = data, *const end = data + rounds * step; p < end; p += step) {
+    for (size_t line = 0; kAhead > 0 && line < step; line += 64) __builtin_prefetch(p + line + kAhead);
+    a = hn::Add(a, load(p));
+    b = hn::Add(b, load(p + apart));
+    c = hn::Add(c, load(p + 2 * apart));
+    e = hn::Add(e, load(p + 3 * apart));
+  }
+  return sum_of_lanes(hn::Add(hn::Add(a, b), hn::Add(c, e)));
+}
+
+uint64_t sum_stretches(std::span<const Stretch> stretches, ReadOrder order) {
+  const hn::ScalableTag<uint32_t> d;
+  const size_t vector = hn::Lanes(d) * sizeof(uint32_t);
   uint64_t sum = 0;
-  for (const Stretch& stretch : stretches) sum += sum_stretch(stretch.data, stretch.bytes);
+  for (const Stretch& stretch : stretches) {
+    const size_t rounds = stretch.bytes / (4 * vector);
+    const uint32_t whole = order == ReadOrder::kQuarters
+                               ? sum_rounds<0>(stretch.data, rounds, vector, rounds * vector)
+                               : sum_rounds<2048>(stretch.data, rounds, 4 * vector, vector);
+    sum += whole + sum_rest(stretch.data + 4 * rounds * vector, stretch.data + stretch.bytes);
+  }
   return sum;
 }
 
@@ -112,10 +123,11 @@ std::vector<std::span<const Stretch>> share_out(std::span<const Stretch> stretch
   return parts;
 }
 
-uint64_t read_stretches(std::span<const std::span<const Stretch>> parts) {
+uint64_t read_stretches(std::span<const std::span<const Stretch>> parts, ReadOrder order) {
   uint64_t sum = 0;
 #pragma omp parallel for reduction(+ : sum) schedule(static, 1)
-  for (size_t part = 0; part < parts.size(); ++part) sum += HWY_DYNAMIC_DISPATCH(sum_stretches)(parts[part]);
+  for (size_t part = 0; part < parts.size(); ++part)
+    sum += HWY_DYNAMIC_DISPATCH(sum_stretches)(parts[part], order);
   return sum;
 }
 

@@ -22,7 +22,13 @@ struct Stretch {
 // The stretches in `threads` parts that follow one another, of about as many bytes each; none is cut.
 std::vector<std::span<const Stretch>> share_out(std::span<const Stretch> stretches, size_t threads);
 
+// Orders in which a stretch is read: its four quarters side by side, or one line after another with lines asked for in advance.
+// Which is faster depends on the machine and on the place of the bytes.
+enum class ReadOrder { kQuarters, kLines };
+inline constexpr ReadOrder kReadOrders[] = {ReadOrder::kQuarters, ReadOrder::kLines};
+
 // Adds up stretches, each as little-endian 32-bit words, the last one filled up with zeros; a part on each thread.
-uint64_t read_stretches(std::span<const std::span<const Stretch>> parts);
+uint64_t read_stretches(std::span<const std::span<const Stretch>> parts,
+                        ReadOrder order = ReadOrder::kQuarters);
 
 }  // namespace kv::cpu

@@ -57,8 +57,8 @@ struct DecodeLane {
     set_queries(task);
   }
 
-  // Makes operands of the queries, scaled so that the largest element of each lies between 1 and 2. Queries that are divided,
-  // because the bits of K's codes lie higher, stay far above the least 16-bit number, lest lower parts are lost.
+  // Makes operands of the queries, scaled so that the largest element of each lies between 1 and 2, or as much higher as keeps
+  // lower parts far above the least 16-bit number where codes are small.
   KV_DEVICE void set_queries(const BlockTask& task) {
     // Times the largest scale, at most 512 after LaneChannels::normalise(), this stays below 65504.
     constexpr float kLargest = kScalesQueries ? 32.0f : K::kKeyUnit > 1.0f ? 256.0f : 1.0f;
@@ -85,10 +85,7 @@ struct DecodeLane {
         for (int i = 0; i < kOfBlock; ++i) of_block += x[slot][block * kOfBlock + i];
         q_start[block][slot] = sum_of_quad(of_block) * one_over_power(q_unit[slot]) * -K::kKeyMiddle;
       }
-      for (int i = 0; i < kHeadDim / 4; ++i) {
-        const int shift = kScalesQueries ? 0 : K::shift(i / 2 % Keys::kPairs);  // else the scales include it
-        x[slot][i] *= to_largest / (1 << shift);
-      }
+      for (float& one : x[slot]) one *= to_largest;
     }
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       if constexpr (!kSharesQueries) {
@@ -334,8 +331,7 @@ struct DecodeLane {
       const float all_zero = sum_of_quad(zero[slot]), all_sum = sum_of_quad(sum[slot]);
       for (int i = 0; i < kHeadDim / 8; ++i) {
         for (int b = 0; b < 2; ++b) {
-          to[Values::value_element(2 * t + b, i)] =
-              product<kQueries>(values[i], slot, b) * V::value_unit(i % Values::kPairs) + all_zero;
+          to[Values::value_element(2 * t + b, i)] = product<kQueries>(values[i], slot, b) + all_zero;
         }
       }
       if (t != 0) continue;

@@ -1,6 +1,8 @@
 // The instances of decode.h that are compiled; all other cases take attend_simple.h.
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/cuda/attention/decode.h"
 #include "kernels/cuda/attention/instance.h"
 
@@ -21,12 +23,19 @@ using SymmetricCodecs =
 using KiviCodecs = CodecList<CodecPair<Channel<8>, Token<8>>, CodecPair<Channel<4>, Token<4>>,
                              CodecPair<Channel<2>, Token<2>>>;
 
-// Calls call(DecodeBlock()) for each instance of a list, those of few queries first: 1 or 4 for f32, else 8 or 16.
+// The most that a block can have where an SM has 100 KiB: RTX 3090, 4090 and 5080.
+inline constexpr int kLeastSharedBytes = 99 << 10;
+
+// Calls call(DecodeBlock()) for each instance of a list, those of few queries first: 1 or 4 for f32, else 8 or 16. Behind one of
+// few queries that needs more shared memory than the smallest GPUs have comes the same with a stage less.
 template <class... Pairs, class Call>
 void visit_instances(CodecList<Pairs...>, Call call) {
   const auto visit = [&]<int kHeadDim, class K, class V>(CodecPair<K, V>) {
     constexpr int kFew = std::is_same_v<K, F32> ? 1 : 8, kMany = std::is_same_v<K, F32> ? 4 : 16;
-    call(DecodeBlock<K, V, kHeadDim, kFew>());
+    using Few = DecodeBlock<K, V, kHeadDim, kFew>;
+    call(Few());
+    if constexpr (Few::shared_bytes() > kLeastSharedBytes)
+      call(DecodeBlock<K, V, kHeadDim, kFew, TileShape<K, V, kHeadDim>::kStages - 1>());
     // 16 queries of 256 elements would not fit into the registers.
     if constexpr (kMany * kHeadDim < 16 * 256) call(DecodeBlock<K, V, kHeadDim, kMany>());
   };
@@ -35,15 +44,18 @@ void visit_instances(CodecList<Pairs...>, Call call) {
   (visit.template operator()<256>(Pairs()), ...);
 }
 
-// The list's smallest block that holds all queries, else its largest; without a kernel if none is for these rows.
+// Of the blocks that fit into `most_shared_bytes`, the smallest that holds all queries, else the largest; without a kernel if
+// none is for these rows.
 template <class List>
-Instance find_in(const Layout& layout, int queries) {
+Instance find_in(const Layout& layout, int queries, int most_shared_bytes) {
   Instance found{};
-  const auto offer = [&]<class K, class V, int kDim, int kMost>(DecodeBlock<K, V, kDim, kMost> block) {
-    const bool fits = layout.head_dim == kDim && K::stores(layout.k.encoding) && V::stores(layout.v.encoding);
-    if (fits && found.queries < queries)
-      found = {decode<decltype(block)>, block.shared_bytes(), kMost, block.kTakesTail};
-  };
+  const auto offer =
+      [&]<class K, class V, int kDim, int kMost, int kStages>(DecodeBlock<K, V, kDim, kMost, kStages> block) {
+        const bool fits = layout.head_dim == kDim && K::stores(layout.k.encoding) &&
+                          V::stores(layout.v.encoding) && block.shared_bytes() <= most_shared_bytes;
+        if (fits && found.queries < std::min(queries, kMost))
+          found = {decode<decltype(block)>, block.shared_bytes(), kMost, block.kTakesTail};
+      };
   visit_instances(List(), offer);
   return found;
 }

@@ -9,19 +9,20 @@ namespace kv::cuda {
 struct Instance {
   void (*kernel)(DecodeParams);
   int shared_bytes;
-  int queries;      // a block
-  bool takes_tail;  // its items may be raw rows behind the pages
+  int queries;           // a block
+  bool takes_tail;       // its items may be raw rows behind the pages
+  int blocks_of_sm = 1;  // that one multiprocessor holds; the Gpu knows
 };
 
 // One for every list, in the file that compiles the list.
-using FindInstance = Instance (*)(const Layout& layout, int queries);
+using FindInstance = Instance (*)(const Layout& layout, int queries, int most_shared_bytes);
 extern const FindInstance find_plain, find_fp8, find_block, find_token, find_symmetric, find_kivi;
 
 // The instance for these rows and queries; without a kernel if there is none that fits a block's shared memory.
 inline Instance find_instance(const Layout& layout, int queries, int most_shared_bytes) {
   for (const auto find_in : {find_plain, find_fp8, find_block, find_token, find_symmetric, find_kivi}) {
-    const Instance found = find_in(layout, queries);
-    if (found.kernel && found.shared_bytes <= most_shared_bytes) return found;
+    const Instance found = find_in(layout, queries, most_shared_bytes);
+    if (found.kernel) return found;
   }
   return {};
 }

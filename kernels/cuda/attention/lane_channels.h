@@ -31,8 +31,8 @@ struct LaneChannels {
     }
   }
 
-  // Multiplies the scales with the power of two that brings the largest to [256, 512), within binary16's range, and divides
-  // them by the extra weight of the codes' bits in place. Returns 1 over that power.
+  // Multiplies the scales with the power of two that brings the largest to [256, 512), within binary16's range. Returns 1 over
+  // that power.
   KV_DEVICE float normalise(const std::byte* all) {
     const auto own = simt::read<Words<kHeadDim / 64>>(all + simt::lane() * kHeadDim / 16);
     uint32_t largest = 0;
@@ -42,10 +42,7 @@ struct LaneChannels {
     const int exponent = static_cast<int>(simt::largest_of_warp(largest) >> 26) - kBias;
     const int power = 8 - exponent < kMost ? 8 - exponent : kMost;
     const uint32_t both = static_cast<uint32_t>(power + kBias) * 0x04000400u;
-    for (int i = 0; i < kHeadDim / 8; ++i) {
-      const int shift = K::shift(i % Keys::kPairs);
-      pair[i] = simt::fma_half2(pair[i], both - (shift << 10) * 0x10001u, 0u);
-    }
+    for (uint32_t& two : pair) two = simt::fma_half2(two, both, 0u);
     return std::bit_cast<float>(static_cast<uint32_t>(127 - power) << 23);
   }
 };

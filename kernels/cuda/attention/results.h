@@ -7,9 +7,10 @@
 
 namespace kv::cuda {
 
-// Some rows' largest score, and their sums of weights and of one element's weighted values, scaled by exp2(-max).
+// Some rows' largest score, and their sums of weights and of some elements' weighted values, scaled by exp2(-max).
+template <int kElements>
 struct Merged {
-  float max = -INFINITY, sum = 0.0f, value = 0.0f;
+  float max = -INFINITY, sum = 0.0f, value[kElements] = {};
 
   // Adds parts in their order.
   template <int kParts>
@@ -20,34 +21,41 @@ struct Merged {
     const float rescale = simt::exp2(max - higher);
     max = higher;
     sum *= rescale;
-    value *= rescale;
+    for (float& own : value) own *= rescale;
     for (const Merged& one : part) {
       const float factor = simt::exp2(one.max - higher);
       sum = simt::fma(one.sum, factor, sum);
-      value = simt::fma(one.value, factor, value);
+      for (int e = 0; e < kElements; ++e) value[e] = simt::fma(one.value[e], factor, value[e]);
     }
   }
 };
 
-// Element d of a query, merged over its splits. Several splits are read at once, since the reads take longest: no read depends
-// on another's result or on a branch.
-KV_DEVICE Merged merge_element(const Problem& p, const MergeParams& params, int query, int d) {
-  constexpr int kAtOnce = 8;
+// Elements that a thread merges, read by one instruction.
+inline constexpr int kMergedAtOnce = 4;
+
+// Elements [d, d + kMergedAtOnce) of a query, merged over its splits. Several splits are read at once, since the reads take
+// longest: no read depends on another's result or on a branch.
+KV_DEVICE Merged<kMergedAtOnce> merge_elements(const Problem& p, const MergeParams& params, int query,
+                                               int d) {
+  constexpr int kSplitsAtOnce = 8;
   const Partials& all = params.partials;
   const int splits = p.splits;
   const int64_t of_first = partial_of(p, params.group, 0, query), apart = int64_t{params.group} * p.n;
-  Merged merged;
-  for (int first = 0; first < splits; first += kAtOnce) {
-    Merged part[kAtOnce];
-    for (int i = 0; i < kAtOnce; ++i) {
-      const int split =
-          first + i < splits ? first + i : splits - 1;  // the last one again, which does not count
+  Merged<kMergedAtOnce> merged;
+  for (int first = 0; first < splits; first += kSplitsAtOnce) {
+    float max[kSplitsAtOnce], sum[kSplitsAtOnce];
+    float4 value[kSplitsAtOnce];
+    KV_UNROLL
+    for (int i = 0; i < kSplitsAtOnce; ++i) {
+      const int split = simt::smaller(first + i, splits - 1);  // the last one again, which does not count
       const int64_t at = of_first + split * apart;
-      part[i] = {simt::read_fresh(all.max + at), simt::read_fresh(all.sum + at),
-                 simt::read_fresh(all.values + at * params.head_dim + d)};
+      value[i] = simt::read_fresh4(all.values + at * params.head_dim + d);
+      max[i] = simt::read_fresh(all.max + at);
+      sum[i] = simt::read_fresh(all.sum + at);
     }
-    for (int i = 0; i < kAtOnce; ++i) {
-      if (first + i >= splits) part[i] = {};
+    Merged<kMergedAtOnce> part[kSplitsAtOnce];
+    for (int i = 0; i < kSplitsAtOnce; ++i) {
+      if (first + i < splits) part[i] = {max[i], sum[i], {value[i].x, value[i].y, value[i].z, value[i].w}};
     }
     merged.add(part);
   }
@@ -57,10 +65,12 @@ KV_DEVICE Merged merge_element(const Problem& p, const MergeParams& params, int 
 // Merges queries [first, first + count) of a problem; all threads of a block call it.
 KV_DEVICE void merge_queries(const MergeParams& params, int problem, int first, int count) {
   const Problem& p = params.problems[problem];
-  for (int i = simt::thread(); i < count * params.head_dim; i += simt::threads()) {
+  for (int i = kMergedAtOnce * simt::thread(); i < count * params.head_dim;
+       i += kMergedAtOnce * simt::threads()) {
     const int query = first + i / params.head_dim, d = i % params.head_dim;
-    const Merged merged = merge_element(p, params, query, d);
-    p.out[int64_t{query} * params.head_dim + d] = merged.value / merged.sum;
+    const auto merged = merge_elements(p, params, query, d);
+    float* const to = p.out + int64_t{query} * params.head_dim + d;
+    for (int e = 0; e < kMergedAtOnce; ++e) to[e] = merged.value[e] / merged.sum;
     if (params.log_sum && d == 0) {
       params.log_sum[int64_t{problem} * params.most_queries + query] = merged.max + simt::log2(merged.sum);
     }
@@ -98,13 +108,13 @@ struct BlockResults {
   KV_DEVICE void merge(const Partials& to, int64_t first, int queries) const {
     for (int element = simt::thread(); element < queries * kHeadDim; element += simt::threads()) {
       const int query = element / kHeadDim, d = element % kHeadDim;
-      Merged part[kParts], merged;
+      Merged<1> part[kParts], merged;
       for (int i = 0; i < kParts; ++i) {
         const float* own = at(i, query);
-        part[i] = {own[kHeadDim], own[kHeadDim + 1], own[d]};
+        part[i] = {own[kHeadDim], own[kHeadDim + 1], {own[d]}};
       }
       merged.add(part);
-      to.values[(first + query) * kHeadDim + d] = merged.value;
+      to.values[(first + query) * kHeadDim + d] = merged.value[0];
       if (d != 0) continue;
       to.max[first + query] = merged.sum > 0.0f ? merged.max : -INFINITY;
       to.sum[first + query] = merged.sum;

@@ -58,12 +58,17 @@ KV_DEVICE uint32_t integer_pair(uint32_t word, int i) {
   return simt::fma_half2(raised, one_over, offset | kSign);
 }
 
-// The same codes as bare bits, in binary16 2^-24 times the code, and 2^shift times that if they are not their byte's lowest.
-inline constexpr float kBareUnit = 16777216.0f;  // 2^24
+// The same codes as bare bits: subnormal binary16 numbers, the codes times 2^-(14 + kWidth). They fill the top of the significand,
+// since tensor cores align products as if a subnormal's leading zeros were digits, and cut off as many bits at the other end.
 template <int kWidth>
 KV_DEVICE uint32_t bare_pair(uint32_t word, int i) {
-  return word >> (8 * (kWidth * i / 8)) & ((1u << kWidth) - 1u) * 0x10001u << kWidth * i % 8;
+  constexpr int kPlace = 10 - kWidth;
+  const int at = kWidth * i;
+  return (at < kPlace ? word << (kPlace - at) : word >> (at - kPlace)) & ((1u << kWidth) - 1u) * 0x10001u
+                                                                             << kPlace;
 }
+template <int kWidth>
+inline constexpr float kBareUnit = static_cast<float>(1 << (14 + kWidth));
 
 KV_HD constexpr int words_of(int bits, int head_dim) { return head_dim * bits / 32; }
 
@@ -80,8 +85,6 @@ struct PlainWords {
   static constexpr int kKeyMiddle = 0;
   static constexpr bool kKeyZero = false, kValueZero = false;
   static constexpr int blocks(int) { return 1; }
-  KV_HD static constexpr int shift(int i) { return kBits * i % 8; }
-  KV_HD static constexpr float value_unit(int) { return 1.0f; }
   KV_DEVICE static ScaleZero scale(const std::byte*, int, bool) { return {1.0f, 0.0f}; }
 };
 
@@ -127,7 +130,7 @@ using E5m2 = Fp8Words<Fp8E5M2Format>;
 template <class F>
 struct BlockWords : FixedWords<F> {
   using Number = Half;
-  static constexpr float kKeyUnit = kBareUnit;
+  static constexpr float kKeyUnit = kBareUnit<F::kBits>;
   static constexpr int kKeyMiddle = 1 << (F::kBits - 1);
   static constexpr int blocks(int head_dim) { return head_dim / kGgmlBlock; }
   KV_DEVICE static uint32_t pair(uint32_t word, int i, bool of_key) {
@@ -143,19 +146,15 @@ struct Q8 : BlockWords<Q8_0Format> {};
 struct Q4 : BlockWords<Q4_0Format> {};
 
 // Interleaved codes of 8, 4 or 2 bits (kernels/format/bits.h). V's codes count from the middle of their range, so that little
-// cancels when a zero point is applied to sums over all rows; 2-bit codes do not, since their middle is no code.
+// cancels when a zero point is applied to sums over all rows.
 template <class F, int kWidth>
 struct InterleavedWords : PlainWords<kWidth> {
   using Number = Half;
-  static constexpr int kMiddle = 1 << (kWidth - 1), kValueMiddle = kWidth == 2 ? 0 : kMiddle;
+  static constexpr int kMiddle = 1 << (kWidth - 1);
   static constexpr Scaling kScaling = F::kScaling;
-  static constexpr float kKeyUnit = kBareUnit;
+  static constexpr float kKeyUnit = kBareUnit<kWidth>;
   KV_DEVICE static uint32_t pair(uint32_t word, int i, bool of_key) {
-    return of_key || !kValueMiddle ? bare_pair<kWidth>(word, i) : integer_pair<kWidth, kMiddle>(word, i);
-  }
-  // The factor of sums of pair(word, i).
-  KV_HD static constexpr float value_unit(int i) {
-    return kValueMiddle ? 1.0f : kBareUnit / (1 << kWidth * i % 8);
+    return of_key ? bare_pair<kWidth>(word, i) : integer_pair<kWidth, kMiddle>(word, i);
   }
   KV_HD static constexpr int element(int head_dim, int word, int code) {
     return code * words_of(kWidth, head_dim) + word;
@@ -166,7 +165,7 @@ template <int kWidth, bool kAffine = true>
 struct Token : InterleavedWords<TokenFormat, kWidth> {
   using Base = InterleavedWords<TokenFormat, kWidth>;
   static constexpr int kKeyMiddle = kAffine ? 0 : Base::kMiddle;
-  static constexpr bool kKeyZero = kAffine, kValueZero = kAffine || Base::kValueMiddle == 0;
+  static constexpr bool kKeyZero = kAffine, kValueZero = kAffine;
   static bool stores(const Encoding& e) {
     return e.format == TokenFormat::kFormat && e.affine == kAffine && e.bits == kWidth;
   }
@@ -175,11 +174,12 @@ struct Token : InterleavedWords<TokenFormat, kWidth> {
   }
   // The zero point is the value of code 0; for keys without one, products start from it.
   KV_DEVICE static ScaleZero scale(const std::byte* meta, int, bool of_key) {
-    const int taken = of_key ? 0 : Base::kValueMiddle;  // subtracted from codes before they are multiplied
     const float step = simt::read<float>(meta);
-    if constexpr (!kAffine) return {step, static_cast<float>(taken - Base::kMiddle) * step};
+    if constexpr (!kAffine) return {step, 0.0f};
     const float zero = simt::read<float>(meta + 4);
-    return {step, taken == 0 ? zero : simt::fma(step, static_cast<float>(taken), zero)};
+    return {step, of_key
+                      ? zero
+                      : simt::fma(step, static_cast<float>(Base::kMiddle), zero)};  // of V: the middle code's
   }
 };
 

@@ -10,15 +10,17 @@ const keepsLimit = (c) => {
   return column === undefined || c[column] <= kvlab.page.limits[column];
 };
 const pace = (c) => (c.verdict === "baseline" ? [1, 1, 1] : c.ratio_ci_low === null ? null : [c.ratio_p50, c.ratio_ci_low, c.ratio_ci_high]);
-function tied(best, other) {
-  const [a, b] = [pace(best), pace(other)];
+// Sweeps with baselines of their own may share a place.
+const sameBaseline = (cells) => cells.filter((c) => c.verdict === "baseline").length <= 1 && unique(cells.map((c) => c.versus).filter(Boolean)).length <= 1;
+function tied(best, other, cells) {
+  const [a, b] = sameBaseline(cells) ? [pace(best), pace(other)] : [];
   return a && b ? b[1] <= a[2] : other.low <= best.high;
 }
 
 // The fastest of each codec among the cells of one folder, the fastest first.
 function fastestCodecs(cells) {
   const ranked = cells.filter((c) => c.time !== null && keepsAll(c) && keepsLimit(c)), best = new Map();
-  const value = ranked.every(pace) ? (c) => pace(c)[0] : (c) => c.time;
+  const value = ranked.every(pace) && sameBaseline(ranked) ? (c) => pace(c)[0] : (c) => c.time;
   for (const c of ranked.sort((a, b) => value(a) - value(b))) if (!best.has(c.codec)) best.set(c.codec, c);
   return [...best.values()];
 }
@@ -32,7 +34,7 @@ function codecTable(codecs) {
   for (const c of codecs) {
     const row = element("tr"), time = element("td", timeText(c.time));
     if (c.low !== c.high) time.append(element("small", `${timeText(c.low)} – ${timeText(c.high)}`));
-    const same = c !== codecs[0] && tied(codecs[0], c);
+    const same = c !== codecs[0] && tied(codecs[0], c, codecs);
     const ratio = element("td", plainText(c.time / codecs[0].time));
     if (same) ratio.append(element("small", "statistically tied"));
     row.append(element("th", c.codec, { scope: "row" }), element("td", c.variant, { class: "left wrap" }), time, ratio, element("td", bytesText(c.bytes_per_token)),
@@ -45,11 +47,17 @@ function codecTable(codecs) {
   return table;
 }
 
+// What the ranked keep: the limit of the first error that was measured.
+function limit(cells) {
+  const column = Object.keys(kvlab.page.limits).find((name) => cells.some((c) => c[name] !== null));
+  return column ? ` of those with ${kvlab.page.said[column]}` : "";
+}
+
 function told(folder, codecs) {
-  const best = codecs[0], same = codecs.slice(1).filter((c) => tied(best, c));
+  const best = codecs[0], same = codecs.slice(1).filter((c) => tied(best, c, codecs));
   const others = same.length ? ` It is statistically tied with ${same.map((c) => c.codec).join(", ")}.` : "";
   const error = best.err_rel_l2 === null ? "" : `, with an error of ${plainText(best.err_rel_l2)}`;
-  return `${folder}: ${best.codec}, ${timeText(best.time)} with ${best.variant}. It costs ${bytesText(best.bytes_per_token)} a token${best.part && ` in ${best.part}`}${error}.${others}`;
+  return `${folder}: ${best.codec} is fastest${limit(codecs)}, ${timeText(best.time)} with ${best.variant}. It costs ${bytesText(best.bytes_per_token)} a token${best.part && ` in ${best.part}`}${error}.${others}`;
 }
 
 function answer() {

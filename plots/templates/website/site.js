@@ -42,6 +42,12 @@ for (const search of document.querySelectorAll("input.search")) {
       row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word));
       count += !row.hidden;
     }
+    // Tables without a match would stand above those that have one.
+    for (const table of document.querySelectorAll("table.sortable")) {
+      const card = table.closest(".card");
+      card.hidden = words.length > 0 && [...table.tBodies[0].rows].every((row) => row.hidden);
+      for (let above = card.previousElementSibling; above && above.matches("h2, p.quiet"); above = above.previousElementSibling) above.hidden = card.hidden;
+    }
     shown.textContent = words.length ? `${count} of ${rows.length} lines` : "";
   });
 }

@@ -20,7 +20,7 @@ class ClaimMistakes : public Claims {
 
 TEST_F(ClaimMistakes, OfAClaimsKeys) {
   expect("check = \"formula\"\ncomputed = \"1\"", "needs published");
-  expect("check = \"guess\"\npublished = \"1\"", "claim.c.check must be one of closed form, formula");
+  expect("check = \"guess\"\npublished = \"1\"", "claim.c.check is 'guess'; known: closed form, formula");
   expect("check = \"formula\"\npublished = \"1\"", "which needs computed");
   expect("check = \"formula\"\npublished = \"1 furlong\"\ncomputed = \"1\"",
          "claim.c.published has the unit 'furlong'");
@@ -85,6 +85,11 @@ TEST_F(ClaimMistakes, OfRunsAndTheirCells) {
       "check = \"measurement\"\npublished = \"2×\"\nmeasured = \"a\"\ncells.a = { run = \"bad\", metric = "
       "\"err_rel_l2\" }",
       "[run.bad]: ", "[run.bad]\nexperiment = \"budget\"\n[run.bad.sweep]\nvariants = [\"nonsense\"]\n");
+  expect("check = \"formula\"\npublished = \"1\"\ncomputed = \"1\"",
+         "run.gone.results names no committed run: there is no results/nowhere/cells.csv",
+         "[run.gone]\nresults = \"nowhere\"\n");
+  expect("check = \"formula\"\npublished = \"1\"\ncomputed = \"1\"", "seeds is not a key",
+         "[run.both]\nresults = \"epyc-2core/real\"\nseeds = [1]\n");
   EXPECT_NE(message_of([&] { load("[[claim]]\n"); }).find(":2: [claim[0]] needs id"), std::string::npos);
   EXPECT_NE(message_of([&] { load("no toml"); }).find("paper.toml:2: "), std::string::npos);
 }

@@ -200,6 +200,19 @@ TEST_F(Claims, MeasurementsHaveIntervalsOverSeeds) {
             "inconclusive");
 }
 
+TEST_F(Claims, ACommittedRunIsTakenAsItIs) {
+  const claims::FigureResult row = only(
+      "check = \"measurement\"\npublished = \"0.12\"\nmeasured = \"kl\"\n"
+      "cells.kl = { run = \"real\", variant = \"contiguous/q4_0\", experiment = \"quality\", "
+      "metric = \"kl_mean\" }",
+      "[run.real]\nresults = \"epyc-2core/real\"\n");
+  EXPECT_EQ(row.verdict->name, "inconclusive") << row.reason;  // 0.1115 to 0.1280 around 0.1198
+  EXPECT_NEAR(row.measured_value.value(), 0.1198, 5e-5);
+  EXPECT_NEAR(row.interval->low, 0.1115, 5e-5);
+  EXPECT_NEAR(row.interval->high, 0.1280, 5e-5);
+  EXPECT_FALSE(fs::exists(folder_ / "out1" / "runs" / "paper-real"));
+}
+
 TEST_F(Claims, AYesThatTheIntervalLeavesOpenSaysSo) {
   const std::string cells =
       "published = \"yes\"\ncells.e = { run = \"small\", variant = \"contiguous/q4_0\", metric = "

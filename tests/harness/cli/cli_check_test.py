@@ -113,8 +113,9 @@ def test_torn_and_foreign_folders(copy, tmp_path):
 
 
 # Each leaves this list when it is measured again.
-TO_BE_MEASURED_AGAIN = {"epyc-2core/field": "pyramid(budget=528,window=16)': bytes_predicted is"}
-COMMITTED = sorted(str(cells.parent.relative_to(HOME / "results")) for cells in (HOME / "results").glob("*-*core/*/cells.csv"))
+TO_BE_MEASURED_AGAIN = {"h200/gpu": "env.json lacks finished"}
+COMMITTED = sorted(str(cells.parent.relative_to(HOME / "results")) for cells in (HOME / "results").glob("*/*/cells.csv")
+                   if (cells.parent / "config.toml").exists())
 
 
 @pytest.mark.parametrize("name", COMMITTED)

@@ -273,7 +273,7 @@ def test_every_truncation_of_a_dump_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("args, parts", [
-    (["--variants", ""], ["--variants is empty"]),
+    (["--variants", ""], ["eval needs a dump, --variants and --out"]),
     (["--variants", " ; "], ["--variants is empty"]),
     (["--variants", "concat;concat/f32"], ["'concat' twice"]),
     (["--variants", "concat", "--prompt", "20"], ["--prompt 20", "19 tokens"]),

@@ -1,6 +1,8 @@
 """Help, suggestions for mistyped words, and completion in a real shell."""
 
+import json
 import re
+import shlex
 import shutil
 import subprocess
 
@@ -9,7 +11,7 @@ from program import HOME, PROGRAM, assert_refused, kvlab
 
 
 def commands():
-    listed = kvlab("--help").stdout.split("Subcommands:")[1]
+    listed = kvlab("--help").stdout.split("Subcommands:")[1].split("\nExamples:")[0]
     return dict(line.split(None, 1) for line in listed.strip().splitlines())
 
 
@@ -28,7 +30,7 @@ def test_help_lists_every_command_with_a_line():
     (["plto"], ["did you mean 'plan' or 'plot'?"]),
     (["run", "configs/ci.toml", "--sed", "3"], ["run has no option '--sed'", "did you mean ", "'--seed'"]),
     (["run", "configs/ci.toml", "--theads=3"], ["run has no option '--theads'", "'--threads'"]),
-    (["tables", "--units", "binray"], ["'binray' is none of binary,decimal", "did you mean 'binary'?"]),
+    (["tables", "--units", "binray"], ["'binray' is unknown; did you mean 'binary'? Known: binary, decimal"]),
     (["tables", "--lengths", "128KB"], ["--lengths '128KB' is no number of tokens", "4K,128K"]),
     (["list", "colums"], ["did you mean 'columns'?"]),
     (["run", "quikstart"], ["config 'quikstart' does not exist", "did you mean 'configs/quickstart.toml'?"]),
@@ -44,6 +46,62 @@ def test_lengths_may_be_written_in_k():
     lengths = lambda text: kvlab("tables", "--measure", "0B", "--lengths", text).stdout  # noqa: E731
     assert lengths("4K,128K") == lengths("4096,131072") == lengths("4096,128k") != ""
     assert lengths("1K..4K") == lengths("1024..4096")
+
+
+def help_and_examples(command):
+    text, examples = kvlab(*command.split(), "--help").stdout.split("\nExamples:\n")
+    return text, [line.strip() for line in examples.strip().splitlines()]
+
+
+LAUNCHERS = {"plot", "site", "models", "peers", "gpu-check", "test"}
+READING = {"check-results", "summary", "compare", "list", "environment", "schema", "tables", "plan", "completion", "help", "sbatch"}
+
+
+@pytest.mark.parametrize("command", sorted({""} | commands().keys() - LAUNCHERS))
+def test_help_ends_with_examples_that_work(command, tmp_path):
+    text, examples = help_and_examples(command)
+    assert examples
+    for example in examples:
+        words = shlex.split(example.removeprefix("source <(").removesuffix(")"))
+        assert words[0] == "./kvlab" and words[1] in commands() and command in ("", words[1])
+        own = kvlab(words[1], "--help").stdout
+        assert all(f"{word} " in own for word in words[2:] if word.startswith("--")), example
+        if any(word.split(".")[0].isupper() for word in words):
+            continue  # a file of the reader's own
+        words = [PROGRAM, *words[1:], *(["--dry-run"] if words[1] == "run" else [])]
+        if words[1] in READING | {"run"} or "--list" in words:
+            done = subprocess.run(words, cwd=HOME, capture_output=True, text=True, timeout=60)
+            assert done.returncode == 0 and done.stdout, (example, done.stderr)
+
+
+def test_the_launcher_has_examples_of_its_own_commands():
+    for command in LAUNCHERS - {"plot", "site", "models"}:  # these three need .venv
+        done = subprocess.run([HOME / "kvlab", command, "--help"], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and f"Examples:\n  ./kvlab {command}" in done.stdout, done.stderr
+    listed = re.findall(r"^    ([a-z-]+)\) (?:echo|printf) '  \./kvlab \1", (HOME / "kvlab").read_text(), re.M)
+    assert set(listed) == LAUNCHERS
+
+
+def test_eval_ships_an_example(tmp_path):
+    assert kvlab("eval", "--example", "dump.safetensors", cwd=tmp_path).returncode == 0
+    help_of_eval = kvlab("eval", "--help").stdout
+    data = (tmp_path / "dump.safetensors").read_bytes()
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    assert {name: tensor["shape"] for name, tensor in header.items()} == {"q": [2, 4, 256, 64], "k": [2, 2, 256, 64], "v": [2, 2, 256, 64]}
+    assert all(f'"{name}"' in help_of_eval for name in header) and "[layers, kv_heads, tokens, head_dim]" in help_of_eval
+    out = ["--out", "out", "--no-plots"]
+    done = kvlab("eval", "dump.safetensors", "--variants", "contiguous/f16;paged/q8_0", *out, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert_refused(kvlab("eval", "--example", "dump.safetensors", cwd=tmp_path), "already exists")
+    assert_refused(kvlab("eval", "dump.safetensors", cwd=tmp_path), "--variants", "--example")
+
+
+def test_the_version_is_listed_and_told():
+    launcher = subprocess.run([HOME / "kvlab", "--version"], capture_output=True, text=True)
+    assert launcher.stdout == kvlab("--version").stdout != ""
+    assert json.loads(kvlab("environment").stdout)["kvlab"]["version"] == launcher.stdout.strip()
+    for program in (PROGRAM, HOME / "kvlab"):
+        assert re.search(r"^\s*--version .*print the version", subprocess.run([program, "help"], capture_output=True, text=True).stdout, re.M)
 
 
 def completed(line, cwd):

@@ -158,6 +158,29 @@ device = {{ measured = "{MODEL.parent / "model_small"}" }}
     assert 0.001 < float(row["ttft_p50_s"]) < 0.1
 
 
+SERVE = MODEL.parent / "serve"
+
+
+def served(tmp_path, clock, variant, batching, room):
+    """The requests of configs/serve.toml's first table, replayed on the clock of a served cell."""
+    config = tmp_path / "served.toml"
+    config.write_text(f'''experiment = "replay"
+model = {{ layers = 6, q_heads = 8, kv_heads = 2, head_dim = 32 }}
+sweep.variants = ["{variant}"]
+[replay]
+memory = ["{room + 4_600_000}"]
+weights = "4600000"
+arrivals = ["poisson(120)"]
+requests = 64
+prompt = "zipf(32,512)"
+output = "uniform(8,96)"
+step_tokens = [{batching}]
+max_running = 16
+device = {{ measured = "{clock}" }}
+''')
+    return run(config, tmp_path / "out")
+
+
 def test_an_interrupted_run_goes_on(results):
     before = (results / "cells.csv").read_text()
     succeeded(run(CONFIG, results, "--resume", SHORT))

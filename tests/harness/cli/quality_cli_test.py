@@ -250,7 +250,7 @@ def test_texts_of_a_prompt_that_is_cut(tmp_path):
     ({"quality.prompt": 40}, ["a prompt of 40 tokens leaves nothing of 40"]),
     ({"recall.distance": 10}, ["distance 10 is shorter than the passage of 16"]),
     ({"recall.passage": 9}, ["passage must be more than the 9 tokens that identify a copy"]),
-    ({"recall.passages": '"songs"'}, ["passages must be one of random, text, not 'songs'"]),
+    ({"recall.passages": '"songs"'}, ["passages is 'songs'; known: random, text"]),
     ({"generate.temperature": -1}, ["temperature must be a number from 0"]),
     ({"quality.step_tokens": 0}, ["step_tokens must be from 1"]),
     ({"quality.workload": '"gaussian"'}, ["'quality' runs a model, but its workload is 'gaussian'"]),

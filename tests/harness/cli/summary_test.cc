@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <regex>
 #include <sstream>
 
 #include "harness/io/aligned_text.h"
@@ -59,6 +60,20 @@ std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) lines.push_back(line);
   return lines;
+}
+
+TEST(Summary, RatiosToTwoBaselinesAreNotCompared) {
+  std::vector<results::Row> cells{
+      cell("contiguous", 512, "baseline", 1.0), cell("contiguous/bf16", 512, "faster", 0.5),
+      cell("contiguous/f16", 512, "baseline", 1.0), cell("contiguous/q8_0", 512, "faster", 0.8)};
+  for (size_t at = 0; at < cells.size(); ++at) {
+    const double us = 100.0 - 20.0 * static_cast<double>(at);
+    cells[at][measure::kStepP50Us] = us;
+    cells[at][measure::kStepCiLowUs] = us - 1.0;
+    cells[at][measure::kStepCiHighUs] = us + 1.0;
+  }
+  const std::string text = cli::summary(cells, {});
+  EXPECT_TRUE(std::regex_search(text, std::regex("fastest +contiguous/q8_0 +\\d"))) << text;
 }
 
 TEST(Summary, OfAFewSweepPointsIsATableEachThatFits) {

@@ -119,7 +119,8 @@ TEST_F(ConfigFile, ArithmeticIsOfTheVariantsThatCanChoose) {
                                              "paged/q4_0(arithmetic=int8)"}));
   EXPECT_EQ(load(c.as_run).experiments.front().axes.variants, c.experiments.front().axes.variants);
   o.arithmetic = "int4";
-  EXPECT_EQ(message_of([&] { load(kText, o); }), path_ + ": arithmetic must be exact or int8, not 'int4'");
+  EXPECT_EQ(message_of([&] { load(kText, o); }),
+            path_ + ": arithmetic is 'int4'; did you mean 'int8'? Known: exact, int8");
 }
 
 TEST_F(ConfigFile, TheConfigAsRunIsTheSameConfig) {

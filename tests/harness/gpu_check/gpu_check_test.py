@@ -199,3 +199,22 @@ def test_the_command_leaves_its_results_and_a_line_a_stage(tmp_path, kernels, co
         assert any(line.startswith(beginning) for line in lines), beginning
     assert any("f16 d128" in line for line in lines) == (kernels == "failed")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"cells.csv", "cells.jsonl", "env.json"}
+
+
+@pytest.mark.skipif(has_driver(), reason="this machine has a GPU")
+def test_a_program_built_elsewhere_runs_the_stages_asked_for(tmp_path):
+    environment = pretend(tmp_path / "the tools")
+    command = [HOME / "kvlab", "gpu-check"]
+    options = {"env": environment, "capture_output": True, "text": True, "timeout": 60}
+    program = tmp_path / "gpu_check"
+    made = subprocess.run([*command, "--build", program, "--target", "sm_90a"], **options)
+    assert made.returncode == 0 and program.is_file(), made.stderr
+    done = subprocess.run([*command, "--out", tmp_path / "out", "--program", program, "--stages", "kernels,wrappers"], **options)
+    assert done.returncode == 0, done.stderr
+    saved = json.loads((tmp_path / "out" / "env.json").read_text())
+    assert list(saved["stages"]) == ["wrappers", "kernels"]
+    for wrong, reason in ((["--stages", "kernel"], "no stage 'kernel'"), (["--program", tmp_path / "none"], "is no program")):
+        refused = subprocess.run([*command, "--out", tmp_path / "none", *wrong], **options)
+        assert refused.returncode == 2 and reason in refused.stderr and refused.stderr.count("\n") == 1
+    assert not (tmp_path / "none").exists()
+    assert "--target is like sm_90a" in subprocess.run([*command, "--build", program, "--target", "h100"], **options).stderr

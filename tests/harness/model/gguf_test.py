@@ -105,8 +105,14 @@ def test_a_whole_run_reads_plain_text(home: Path, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("the thing and the other thing, " * 40)
     settings = ["experiment=quality", "quality.seq_len=64", "quality.batch=2", 'quality.variants=["contiguous","contiguous/q8_0"]']
     overrides = [word for setting in settings for word in ("--set", setting)]
-    done = kvlab(home, "run", "configs/quality.toml", "--model", model, "--text", tmp_path / "text.txt", *overrides, "--out", tmp_path / "out", "--no-plots")
+    command = ["run", "configs/quality.toml", "--model", model, "--text", tmp_path / "text.txt", *overrides]
+    before = set((home / ".models").rglob("*"))
+    dry = kvlab(home, *command, "--dry-run", "--json")
+    assert "to convert once into .models" in json.loads(dry.stdout)["prepares"], dry.stderr
+    assert set((home / ".models").rglob("*")) == before
+    done = kvlab(home, *command, "--out", tmp_path / "out", "--no-plots")
     assert done.returncode == 0, done.stderr
+    assert json.loads(kvlab(home, *command, "--dry-run", "--json").stdout)["all"]["peak_bytes"] > 0
     assert json.loads((tmp_path / "out/env.json").read_text())["model"]["name"] == "tiny"
     assert "contiguous/q8_0" in (tmp_path / "out/cells.csv").read_text()
 

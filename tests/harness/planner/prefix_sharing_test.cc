@@ -54,7 +54,7 @@ struct SharedOutcome {
 };
 
 SharedOutcome shared_replay(const std::vector<io::Request>& requests, int64_t bytes,
-                            const Scheduler& scheduler) {
+                            const SchedulerSettings& scheduler) {
   RowAllocator rows(
       two_layers(), parse_layer_specs("paged/f16"),
       {.bytes = bytes, .max_tokens = 2048, .typical_tokens = 400, .max_sequences = scheduler.max_running});
@@ -107,10 +107,10 @@ TEST(PrefixSharing, LosesNothingWhateverTheRoom) {
     const auto requests = walks(seed, 250);
     for (const int64_t tokens : {1000, 3000, 40000}) {
       for (const bool swap : {false, true}) {
-        const Scheduler scheduler{.step_tokens = 100 + 150 * (seed % 3),
-                                  .max_running = 16,
-                                  .swap = swap,
-                                  .share_tokens = kUnitTokens};
+        const SchedulerSettings scheduler{.step_tokens = 100 + 150 * (seed % 3),
+                                          .max_running = 16,
+                                          .swap = swap,
+                                          .share_tokens = kUnitTokens};
         const SharedOutcome out = shared_replay(requests, tokens * kBytesOfToken + (1 << 17), scheduler);
         EXPECT_GT(out.result.found_tokens, 0);
         EXPECT_GE(out.result.recomputed_tokens, 0);
@@ -137,7 +137,7 @@ TEST(PrefixSharing, FindsAllThatIsThereWhereRequestsComeOneByOne) {
       if (hit && may) found += kUnitTokens;
     }
   }
-  const Scheduler scheduler{.step_tokens = 512, .max_running = 4, .share_tokens = kUnitTokens};
+  const SchedulerSettings scheduler{.step_tokens = 512, .max_running = 4, .share_tokens = kUnitTokens};
   const SharedOutcome out = shared_replay(requests, int64_t{1} << 28, scheduler);
   EXPECT_EQ(out.result.found_tokens, found);
   EXPECT_EQ(out.result.preemptions, 0);
@@ -145,7 +145,7 @@ TEST(PrefixSharing, FindsAllThatIsThereWhereRequestsComeOneByOne) {
 
 TEST(PrefixSharing, ServesSoonerThanWithout) {
   const auto requests = walks(3, 300);
-  Scheduler scheduler{.step_tokens = 256, .max_running = 16, .watermark = 0.0};
+  SchedulerSettings scheduler{.step_tokens = 256, .max_running = 16, .watermark = 0.0};
   const int64_t bytes = 4000 * kBytesOfToken;
   const double without = shared_replay(requests, bytes, scheduler).result.seconds;
   scheduler.share_tokens = kUnitTokens;

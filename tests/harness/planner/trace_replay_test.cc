@@ -69,7 +69,7 @@ void expect_reserved(const RowAllocator& rows, const std::vector<Live>& running)
 }
 
 Watched watched(const std::vector<io::Request>& requests, const std::string& spec, int64_t bytes,
-                const Scheduler& scheduler) {
+                const SchedulerSettings& scheduler) {
   const Room room{.bytes = bytes,
                   .max_tokens = kMostTokens,
                   .typical_tokens = 400,
@@ -136,7 +136,8 @@ TEST(Replay, LosesNothingWhateverTheRoom) {
       for (const int64_t tokens : {1500, 4000, 20000}) {
         for (const bool swap : {false, true}) {
           if (contiguous && tokens < kMostTokens) continue;
-          const Scheduler scheduler{.step_tokens = 64 + 200 * (seed % 3), .max_running = 24, .swap = swap};
+          const SchedulerSettings scheduler{
+              .step_tokens = 64 + 200 * (seed % 3), .max_running = 24, .swap = swap};
           const Watched w = watched(requests, spec, tokens * kTokenBytes + (1 << 18), scheduler);
           EXPECT_EQ(w.refused, 0) << spec << " " << tokens;
         }
@@ -149,7 +150,8 @@ TEST(Replay, PreemptsWithHalfOfWhatIsNeededAndNeverWithAll) {
   for (uint32_t seed = 0; seed < 10; ++seed) {
     const auto requests = random_requests(seed, 300);
     for (const bool swap : {false, true}) {
-      const Scheduler scheduler{.step_tokens = 512, .max_running = 64, .swap = swap, .watermark = 0.0};
+      const SchedulerSettings scheduler{
+          .step_tokens = 512, .max_running = 64, .swap = swap, .watermark = 0.0};
       const Watched ample = watched(requests, "paged/f16", int64_t{1} << 30, scheduler);
       EXPECT_EQ(ample.result.preemptions, 0);
       EXPECT_EQ(ample.result.recomputed_tokens, 0);
@@ -164,7 +166,7 @@ TEST(Replay, PreemptsWithHalfOfWhatIsNeededAndNeverWithAll) {
 
 TEST(Replay, CountsAsGoodWhatIsWithinBothLimits) {
   const auto requests = random_requests(2, 200);
-  Scheduler scheduler{.step_tokens = 512, .max_running = 16};
+  SchedulerSettings scheduler{.step_tokens = 512, .max_running = 16};
   const ReplayResult all = watched(requests, "paged/f16", 1 << 22, scheduler).result;
   EXPECT_EQ(std::count(all.good.begin(), all.good.end(), 1.0), 200);
   std::vector<double> first = all.ttft_s;
@@ -181,7 +183,7 @@ TEST(Replay, CountsAsGoodWhatIsWithinBothLimits) {
 
 TEST(Replay, HoldsApartWhatIsFilledAndWhatIsReserved) {
   const auto requests = random_requests(5, 200);
-  const Scheduler scheduler{.step_tokens = 512, .max_running = 16};
+  const SchedulerSettings scheduler{.step_tokens = 512, .max_running = 16};
   double last = -1.0;
   for (const char* spec : {"paged(block=1)/f16", "paged/f16", "paged(block=64)/f16", "contiguous/f16"}) {
     const ReplayResult r = watched(requests, spec, int64_t{1} << 28, scheduler).result;

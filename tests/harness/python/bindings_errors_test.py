@@ -1,13 +1,12 @@
 """Mistakes: one exception of a fitting type with one line that says what, where and what would be right; the cache goes on."""
 
-import ctypes
 import os
 import re
 
 import kvlab
 import numpy as np
 import pytest
-from shapes import SHAPE, cache, step
+from shapes import SHAPE, Tensor, cache, step
 
 
 @pytest.fixture
@@ -36,33 +35,13 @@ def unaligned(array):
     return moved
 
 
-class Tensor(ctypes.Structure):  # DLManagedTensor
-    _fields_ = [
-        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.c_void_p),
-        ("strides", ctypes.c_void_p), ("byte_offset", ctypes.c_uint64), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
-    ]  # fmt: skip
-
-
-class OnGpu:
+def on_gpu(array):
     """A tensor that says it lies in a GPU's memory, at an address that nobody may read."""
-
-    def __init__(self, array):
-        self.shape = (ctypes.c_int64 * array.ndim)(*array.shape)
-        shape = ctypes.cast(self.shape, ctypes.c_void_p).value
-        self.tensor = Tensor(data=16, device_type=2, ndim=array.ndim, code=2, bits=32, lanes=1, shape=shape)
-
-    def __dlpack__(self, *arguments, **options):
-        capsule = ctypes.pythonapi.PyCapsule_New
-        capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        return capsule(ctypes.addressof(self.tensor), b"dltensor", None)
-
-    def __dlpack_device__(self):
-        return 2, 0
+    return Tensor(array.shape, data=16, device=2, code=2, bits=32)
 
 
 BAD_KEYS = {
-    "float64": (lambda k: k.astype(np.float64), TypeError, "k is of float64; float32 is needed"),
+    "float64": (lambda k: k.astype(np.float64), TypeError, "k is of float64; float32, float16 or bfloat16 is needed"),
     "integers": (lambda k: k.astype(np.int8), TypeError, "k is of int8"),
     "big endian": (lambda k: k.astype(">f4"), TypeError, "k is a ndarray that is not readable|k is of"),
     "list": (lambda k: k.tolist(), TypeError, "k is a list that is not readable as an array"),
@@ -74,7 +53,7 @@ BAD_KEYS = {
     "stride": (strided, ValueError, "k is not contiguous; numpy.ascontiguousarray"),
     "fortran": (np.asfortranarray, ValueError, "k is not contiguous"),
     "alignment": (unaligned, ValueError, "k is not contiguous"),
-    "GPU": (OnGpu, ValueError, "k lies in a GPU's memory"),
+    "GPU": (on_gpu, ValueError, "k lies in a GPU's memory"),
 }  # fmt: skip
 
 
@@ -99,6 +78,10 @@ def test_an_output_must_be_writable(made, arrays):
     for array in (q, k, v):
         array.flags.writeable = False
     made.step(0, 0, q, k, v)
+
+
+def test_an_output_is_float32(made, arrays):
+    refuses(TypeError, "out is of float16; float32 is needed", made.step, made.add_sequence(), 0, *arrays, out=np.zeros_like(arrays[0], np.float16))
 
 
 def test_an_empty_step_is_refused(made):

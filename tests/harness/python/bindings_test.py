@@ -10,7 +10,7 @@ from pathlib import Path
 import kvlab
 import numpy as np
 import pytest
-from shapes import SHAPE, attention, cache, causal, error, step
+from shapes import SHAPE, Tensor, attention, cache, causal, error, step
 
 # The relative L2 error of an output that a codec may make with rows of N(0, 1): too good would be wrong, too.
 CODECS = {
@@ -266,3 +266,33 @@ def test_importing_brings_nothing_big_along():
     path = {**os.environ, "PYTHONPATH": str(Path(kvlab.__file__).parents[1])}
     modules = subprocess.run([sys.executable, "-c", code], env=path, capture_output=True, text=True, check=True).stdout.split()
     assert "kvlab._kvlab" in modules and not {"numpy", "polars", "altair", "torch", "transformers"} & set(modules)
+
+
+def bfloat16(array):
+    """The same numbers rounded towards zero, as another library's bfloat16 tensor."""
+    bits = (array.view(np.uint32) >> 16).astype(np.uint16)
+    return Tensor(array.shape, bits.ctypes.data, device=1, code=4, bits=16, keeps=bits)
+
+
+def ml_dtypes_bfloat16(array):
+    dtypes = pytest.importorskip("ml_dtypes", reason="no ml_dtypes here")
+    return array.astype(dtypes.bfloat16)
+
+
+@pytest.mark.parametrize("narrow, widened", [
+    (lambda a: a.astype(np.float16), lambda a: a.astype(np.float16).astype(np.float32)),
+    (bfloat16, lambda a: (a.view(np.uint32) & 0xFFFF0000).view(np.float32)),
+    (ml_dtypes_bfloat16, lambda a: ml_dtypes_bfloat16(a).astype(np.float32)),
+], ids=["float16", "bfloat16", "ml_dtypes"])
+def test_arrays_of_16_bits_are_widened(random, narrow, widened):
+    arrays = step(random, 5)
+    with cache(max_sequences=3) as made:
+        outs = [made.step(made.add_sequence(), 0, *map(of, arrays)) for of in (narrow, widened)]
+        assert outs[0].dtype == np.float32 and np.array_equal(*outs)
+        assert not np.array_equal(outs[0], made.step(made.fork(0), 1, *arrays))
+
+
+def test_the_version_is_the_programs():
+    alone = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}  # a sanitizer's runtime is in the program already
+    program = subprocess.run([os.environ["KVLAB_PROGRAM"], "--version"], capture_output=True, text=True, check=True, env=alone)
+    assert kvlab.__version__ == program.stdout.strip()

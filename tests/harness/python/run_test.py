@@ -3,6 +3,7 @@
 import csv
 import math
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -90,3 +91,26 @@ def test_a_folder_without_results(tmp_path):
         kvlab.load(tmp_path)
     with pytest.raises(ValueError, match="no such folder"):
         kvlab.load(tmp_path / "nowhere")
+
+
+def test_a_notebook_shows_the_first_screen():
+    shown = kvlab.load(COMMITTED)._repr_html_()
+    assert "<code>doubling/f16</code> is fastest: 0.85 of <code>contiguous</code>" in shown.replace("\n", " ")
+    assert shown.count("<table>") == shown.count("<details") == 6 and shown.count("<details open>") == 1
+    assert "<script" not in shown and "quickstart, cells: 42 ok" in shown
+
+
+def test_a_notebooks_text_is_escaped(tmp_path):
+    evil = tmp_path / "<b>run"
+    shutil.copytree(COMMITTED, evil, ignore=shutil.ignore_patterns("figures", "*.html"))
+    assert "&lt;b&gt;run" in kvlab.load(evil)._repr_html_()
+
+
+def test_pandas_needs_no_pyarrow(results):
+    pandas = pytest.importorskip("pandas", reason="no pandas here")
+    for name in ("cells", "growth"):
+        frame, own = results.to_pandas(name), getattr(results, name)
+        assert list(frame.columns) == own.columns and len(frame) == own.height > 0
+        for column in own.columns:
+            assert [None if pandas.isna(value) else value for value in frame[column]] == own[column].to_list(), column
+    assert str(results.to_pandas()["seq_len"].dtype) == "Int64" and str(results.to_pandas()["step_p50_us"].dtype) == "float64"

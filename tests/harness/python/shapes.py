@@ -1,10 +1,37 @@
 """Small caches, their steps, and what attention over them is in FP64."""
 
+import ctypes
+
 import kvlab
 import numpy as np
 
 SHAPE = {"layers": 2, "q_heads": 4, "kv_heads": 2, "head_dim": 32, "max_tokens": 96}
 GROUP = SHAPE["q_heads"] // SHAPE["kv_heads"]
+
+
+class Managed(ctypes.Structure):  # DLManagedTensor
+    _fields_ = [
+        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p), ("byte_offset", ctypes.c_uint64), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
+    ]  # fmt: skip
+
+
+class Tensor:
+    """A tensor of a library that NumPy does not know: an address with a type and a device. `keeps` lives as long."""
+
+    def __init__(self, shape, data, device, code, bits, keeps=None):
+        self.shape, self.device, self.keeps = (ctypes.c_int64 * len(shape))(*shape), device, keeps
+        at = ctypes.cast(self.shape, ctypes.c_void_p).value
+        self.tensor = Managed(data=data, device_type=device, ndim=len(shape), code=code, bits=bits, lanes=1, shape=at)
+
+    def __dlpack__(self, *arguments, **options):
+        capsule = ctypes.pythonapi.PyCapsule_New
+        capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return capsule(ctypes.addressof(self.tensor), b"dltensor", None)
+
+    def __dlpack_device__(self):
+        return self.device, 0
 
 
 def cache(spec="contiguous", **changes):

@@ -283,7 +283,8 @@ TEST(Workload, MistakesAreNamed) {
     FAIL();
   } catch (const std::invalid_argument& error) {
     EXPECT_STREQ(error.what(),
-                 "unknown workload \"gausian\"; known are gaussian, outliers, offsets, sinks, heavy, local");
+                 "unknown workload 'gausian'; did you mean 'gaussian'? "
+                 "Known: gaussian, outliers, offsets, sinks, heavy, local");
   }
   EXPECT_THROW(workload::make_synthetic("sinks", {1, 3, 2, 64}, 1), std::invalid_argument);
   EXPECT_THROW(workload::make_synthetic("sinks", {1, 2, 2, 12}, 1), std::invalid_argument);

@@ -38,8 +38,10 @@ TEST(ReadStretches, ReadsEveryByteAtAnyAddressAndLength) {
   }
   for (const std::string& isa : available_isas()) {
     force_isa(isa);
-    for (size_t threads : {1, 2, 5})
-      EXPECT_EQ(read_stretches(share_out(stretches, threads)), slow_sum(stretches)) << isa;
+    for (size_t threads : {1, 2, 5}) {
+      for (const ReadOrder order : kReadOrders)
+        EXPECT_EQ(read_stretches(share_out(stretches, threads), order), slow_sum(stretches)) << isa;
+    }
   }
   force_isa("auto");
 }

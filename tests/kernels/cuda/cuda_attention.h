@@ -115,12 +115,12 @@ class GpuBatch {
   }
   // Runs the fast kernel, whose last blocks merge if `merges`; raw tails have a launch of their own if the codec's kernel does
   // not take them. Returns false if there is no instance.
-  bool decode(Find find, const simt::Launch& how, bool merges = true) {
+  bool decode(Find find, const simt::Launch& how, bool merges = true, int most_shared_bytes = 227 << 10) {
     const GpuProblem& p = problems_.front();
-    const bool together = find(p.encoded.layout, most_queries_).takes_tail;
+    const bool together = find(p.encoded.layout, most_queries_, most_shared_bytes).takes_tail;
     for (const bool tail : {false, true}) {
       const cuda::Layout& layout = tail ? p.tail.layout : p.encoded.layout;
-      const cuda::Instance fit = (tail ? cuda::find_plain : find)(layout, most_queries_);
+      const cuda::Instance fit = (tail ? cuda::find_plain : find)(layout, most_queries_, most_shared_bytes);
       std::vector<cuda::WorkItem> items = items_[tail];
       if (!fit.kernel) return false;
       if (together && tail) break;

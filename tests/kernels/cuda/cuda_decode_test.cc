@@ -12,16 +12,20 @@ using namespace test;
 
 constexpr double kBound = 3e-6;  // f32 arithmetic; both read the same encoded rows
 
-std::vector<GpuProblem> solve(GpuBatch::Find find, const std::vector<GpuCase>& cases, unsigned seed) {
+constexpr int kHopperBytes = 227 << 10;
+
+std::vector<GpuProblem> solve(GpuBatch::Find find, const std::vector<GpuCase>& cases, unsigned seed,
+                              int most_shared_bytes = kHopperBytes) {
   std::vector<GpuProblem> problems = make_problems(cases);
   GpuBatch batch(problems, GpuBatch::Path::kFast);
-  EXPECT_TRUE(batch.decode(find, {.seed = seed})) << describe(cases.front());
+  EXPECT_TRUE(batch.decode(find, {.seed = seed}, true, most_shared_bytes)) << describe(cases.front());
   EXPECT_TRUE(batch.counters_are_zero());
   return problems;
 }
 
-void expect_fp64(GpuBatch::Find find, const std::vector<GpuCase>& cases, unsigned seed) {
-  for (const GpuProblem& p : solve(find, cases, seed)) {
+void expect_fp64(GpuBatch::Find find, const std::vector<GpuCase>& cases, unsigned seed,
+                 int most_shared_bytes = kHopperBytes) {
+  for (const GpuProblem& p : solve(find, cases, seed, most_shared_bytes)) {
     EXPECT_LT(p.relative_error(), kBound) << describe(p.shape) << " seed " << seed;
   }
 }
@@ -47,6 +51,8 @@ void check_list(GpuBatch::Find find, const std::vector<CodecPair>& codecs) {
         expect_fp64(find, {of(1, most, 0), of(1, 1, 0), of(1, 37, 0)}, 1);
         expect_fp64(find, {of(4, 70, 0)}, 2);
       }
+      // A GPU with 100 KiB of shared memory takes the same rows, with a stage less where it must.
+      if (head_dim == 256) expect_fp64(find, {of(4, 3, unit > 1 ? 9 : 0)}, 3, 99 << 10);
     }
   }
 }

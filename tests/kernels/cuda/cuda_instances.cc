@@ -32,8 +32,8 @@ const char* codec() {
   return "unknown";
 }
 
-template <class K, class V, int kHeadDim, int kQueries>
-void print(DecodeBlock<K, V, kHeadDim, kQueries> block) {
+template <class K, class V, int kHeadDim, int kQueries, int kStages>
+void print(DecodeBlock<K, V, kHeadDim, kQueries, kStages> block) {
   using Block = decltype(block);
   using Lane = typename Block::Lane;
   using Shape = typename Block::Shape;
@@ -43,10 +43,11 @@ void print(DecodeBlock<K, V, kHeadDim, kQueries> block) {
     if (Lane::kScalesQueries) products += kHeadDim / 16 * Lane::Query::kMatrices;  // with the zero points
   }
   std::printf(
-      "{\"name\": \"%s\", \"codec\": \"%s\", \"head_dim\": %d, \"queries\": %d, \"rows\": %d, \"bytes\": %d, "
+      "{\"name\": \"%s\", \"codec\": \"%s\", \"head_dim\": %d, \"queries\": %d, \"stages\": %d, \"rows\": "
+      "%d, \"bytes\": %d, "
       "\"products\": %d, \"shared_bytes\": %d}\n",
-      name_of<Block>().c_str(), codec<K, V>(), kHeadDim, kQueries, Shape::kRows, Shape::kBytes, products,
-      Block::shared_bytes());
+      name_of<Block>().c_str(), codec<K, V>(), kHeadDim, kQueries, kStages, Shape::kRows, Shape::kBytes,
+      products, Block::shared_bytes());
 }
 
 template <class... Lists>

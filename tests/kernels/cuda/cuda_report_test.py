@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 import sass
 
-# The fast kernel: pairs of codecs times head_dims and queries a block (8 or 16 at 64 and 128, 8 at 256; f32: 1 or 4).
-INSTANCES = {"decode": 16 * 5 + 3 * 2}
+# The fast kernel: pairs of codecs times head_dims and queries a block (8 or 16 at 64 and 128, 8 at 256; f32: 1 or 4), and those
+# with a stage less, for 99 KiB of shared memory.
+INSTANCES = {"decode": 16 * 5 + 3 * 2 + 9}
 # The plain kernels are not tuned. The others' limits follow from their blocks an SM.
-MOST_REGISTERS = {"attend_simple": 128, "append_rows": 128}
+MOST_REGISTERS = {"attend_simple": 128, "append_rows": 128, "merge_splits": 80}
 OTHERS = 64
 
 # An SM's limits, from NVIDIA's tables of compute capabilities: shared memory in KiB (a block can have all but one, and each
@@ -65,11 +66,11 @@ def short(name):
 @pytest.fixture(scope="module")
 def budgets():
     with (Path(__file__).with_name("budgets.csv")).open() as file:
-        return {(row["codec"], int(row["head_dim"]), int(row["queries"])): row for row in csv.DictReader(file)}
+        return {(row["codec"], *(int(row[name]) for name in ("head_dim", "queries", "stages"))): row for row in csv.DictReader(file)}
 
 
 def key(instance):
-    return instance["codec"], instance["head_dim"], instance["queries"]
+    return instance["codec"], instance["head_dim"], instance["queries"], instance["stages"]
 
 
 def test_every_instance_is_compiled_for_ampere_and_hopper(kernels, names, budgets):
@@ -121,6 +122,15 @@ def test_an_sm_holds_as_many_blocks_as_were_planned(kernels, names, budgets):
     assert fewer == {}
 
 
+def test_every_codec_and_head_dim_has_a_fast_kernel_on_every_gpu(budgets):
+    """The sources' main case is head_dim 256 on a GPU with 100 KiB of shared memory an SM."""
+    held = {}
+    for (codec, head_dim, *_), row in budgets.items():
+        for arch in SMS:
+            held[codec, head_dim, arch] = max(held.get((codec, head_dim, arch), 0), int(row[arch]))
+    assert [place for place, blocks in held.items() if blocks == 0] == []
+
+
 def test_shared_memory_and_registers_both_limit_blocks():
     assert blocks_of_sm("sm_90", 168, 10 * 1024) == 3  # registers
     assert blocks_of_sm("sm_90", 168, 77840) == 2  # shared memory
@@ -167,11 +177,11 @@ def test_no_loop_has_more_instructions_than_its_budget(names, budgets, capsys):
     lines, over = [], {}
     for instance, usual, all_of_them in counted(names):
         share = issue_share(usual, instance["bytes"])
-        lines.append(f"{instance['codec']:10} {instance['head_dim']:8} {instance['queries']:7} {usual:12.0f} {all_of_them:5.0f} "
+        lines.append(f"{instance['codec']:10} {instance['head_dim']:8} {instance['queries']:7} {instance['stages']:6} {usual:12.0f} {all_of_them:5.0f} "
                      f"{instance['bytes']:5} {100 * share:5.0f} %")
         if share > float(budgets[key(instance)]["issue_share"]):
             over[key(instance)] = round(share, 3)
-    heading = "codec      head_dim queries instructions   all bytes   issue"
+    heading = "codec      head_dim queries stages instructions   all bytes   issue"
     table = "\n".join(["a tile on an H100: instructions of every tile, all in the loop, and the share of issue slots", heading, *lines])
     (sass.BUILD / "instructions.txt").write_text(table + "\n")
     with capsys.disabled():
@@ -187,7 +197,7 @@ LAUNCH, FIRST_READ, L2 = 2.5, 0.7, 0.3
 
 def test_a_short_step_waits_for_few_answers(names, capsys):
     """f16 at 128 dimensions reads work item, problem, page and rows one after the other; then the last block reads eight splits'
-    results at once, in one wait, after a fence, a count and a fence."""
+    results at once, in two waits at most, after a fence, a count and a fence."""
     (code,) = [
         code
         for mangled, code in sass.disassembled(disassembler(), "sm_90a", "decode_plain").items()
@@ -197,7 +207,7 @@ def test_a_short_step_waits_for_few_answers(names, capsys):
     rows = next(step for operation, step in found if operation.startswith("LDGSTS"))
     fence = next(step for operation, step in found if operation.startswith("MEMBAR"))
     splits = [step for operation, step in found if operation.startswith("LDG") and ".STRONG" in operation]
-    assert len(splits) == 24 and len(set(splits)) == 1  # largest score, sum and element of eight splits
+    assert len(splits) == 24 and len(set(splits)) <= 2  # largest score, sum and four elements of eight splits
     # The problem's fields are in the first-level cache by then, and wait for none.
     merging = ["fence", "count", "fence", "results"]
     assert rows == 3 and splits[0] - fence <= len(merging) + 1

@@ -6,7 +6,7 @@ from figures.figure import Tables, figure
 from prepare import NoData
 
 
-@figure("mean_abs", "Mean absolute error", "Further left is better: a bar is a variant's mean over its cells.")
+@figure("mean_abs", "Mean absolute error", "error", "Further left is better: a bar is a variant's mean over its cells.")
 def mean_abs(tables: Tables):
     if "err_mean_abs" not in tables.cells.columns:
         raise NoData("no run has err_mean_abs")

@@ -5,7 +5,7 @@ from figures.figure import Tables, figure
 from prepare import of_experiment
 
 
-@figure("probe", "Norm of the last outputs", "A line is a variant.")
+@figure("probe", "Norm of the last outputs", "error", "A line is a variant.")
 def probe(tables: Tables):
     rows = of_experiment(tables.cells, "probe", "probe_norm")
     return alt.Chart(rows.select("tail_tokens", "probe_norm", "variant")).mark_line(point=True).encode(x="tail_tokens:Q", y="probe_norm:Q", color="variant:N")

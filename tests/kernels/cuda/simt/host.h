@@ -24,6 +24,9 @@ struct float2 {
 struct alignas(16) uint4 {
   uint32_t x, y, z, w;
 };
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
 
 namespace kv::simt {
 
@@ -162,6 +165,8 @@ T kept(T x) {
 
 inline uint4 read_once(const std::byte* p) { return read<uint4>(p); }
 
+inline float4 read_fresh4(const float* p) { return read<float4>(reinterpret_cast<const std::byte*>(p)); }
+
 // Reads the byte, so that the address sanitizer sees an invalid address.
 inline void prefetch(const void* p) { static_cast<void>(*static_cast<const volatile char*>(p)); }
 
@@ -182,7 +187,7 @@ struct TileOperands {
 };
 
 // The definition in simt/device.h, element by element, added as tensor cores add.
-inline void multiply_tiles(const char* operation, const TileOperands& own, float (&c)[4]) {
+inline void multiply_tiles(const char* operation, const TileOperands& own, int least, float (&c)[4]) {
   const std::byte* meeting = Machine::current().meet(operation, 0, &own, sizeof own);
   const int g = lane() / 4, t = lane() % 4;
   float a[2][16], b[2][16];
@@ -196,7 +201,8 @@ inline void multiply_tiles(const char* operation, const TileOperands& own, float
     }
   }
   for (int i = 0; i < 4; ++i) {
-    for (int k = 0; k < 16; k += kProductsAtOnce) c[i] = add_products(a[i / 2] + k, b[i % 2] + k, c[i]);
+    for (int k = 0; k < 16; k += kProductsAtOnce)
+      c[i] = add_products(a[i / 2] + k, b[i % 2] + k, c[i], least);
   }
 }
 
@@ -217,10 +223,10 @@ TileOperands tile_operands(const uint32_t (&a)[4], const uint32_t (&b)[2], Unpac
 }
 
 inline void multiply_half_tiles(const uint32_t (&a)[4], const uint32_t (&b)[2], float (&c)[4]) {
-  multiply_tiles("multiply_half_tiles", tile_operands(a, b, unpack_half2), c);
+  multiply_tiles("multiply_half_tiles", tile_operands(a, b, unpack_half2), kLeastHalf, c);
 }
 inline void multiply_bfloat_tiles(const uint32_t (&a)[4], const uint32_t (&b)[2], float (&c)[4]) {
-  multiply_tiles("multiply_bfloat_tiles", tile_operands(a, b, unpack_bfloat2), c);
+  multiply_tiles("multiply_bfloat_tiles", tile_operands(a, b, unpack_bfloat2), kLeastBfloat, c);
 }
 
 }  // namespace kv::simt

@@ -1,0 +1,207 @@
+// The speculate experiment: how many tokens that a cheap cache proposes are those of the full one, and what the drafts save.
+// The same model reads both caches, so that nothing but the cache refuses a token. Every text must be the one without drafts.
+#include <algorithm>
+#include <stdexcept>
+
+#include "harness/experiments/cell_plan.h"
+#include "harness/experiments/list.h"
+#include "harness/experiments/quality.h"
+#include "harness/experiments/reading_run.h"
+#include "harness/experiments/speculate/axes.h"
+#include "harness/experiments/speculate/columns.h"
+#include "harness/experiments/speculate/drafting.h"
+#include "harness/experiments/written_columns.h"
+#include "harness/math/clusters.h"
+#include "harness/math/medians.h"
+#include "harness/model/cached_model.h"
+
+namespace kv::experiments {
+namespace {
+
+LayerSpecs target_of(const measure::SweepPoint& point) {
+  return parse_layer_specs(settings_of(point)[kTargetKey]);
+}
+
+void check_speculate(const measure::SweepPoint& point) {
+  check_windows(point);
+  if (settings_of(point)[kPromptKey] < 1)
+    throw std::invalid_argument(where(point) + "needs a prompt: prompt = 64");
+  for (const int64_t tokens : settings_of(point)[kDraftTokensKey]) {
+    if (tokens < 1 || tokens > 64)
+      throw std::invalid_argument(where(point) + "draft_tokens has " + std::to_string(tokens) +
+                                  "; it takes numbers from 1 to 64");
+  }
+}
+
+// A cell a draft cache and length of drafts.
+void plan_speculate(measure::SweepPoint& point) {
+  const std::vector<int64_t>& lengths = settings_of(point)[kDraftTokensKey];
+  for (const LayerSpecs& spec : point.experiment->axes.variants) {
+    for (size_t arm = 0; arm < lengths.size(); ++arm) {
+      measure::PlannedCell& cell = add_cell(point, spec, "drafts of " + std::to_string(lengths[arm]));
+      cell.arm = arm;
+    }
+  }
+  // One draft cache and one target are alive, of a sequence each; growing holds the old and the new buffer.
+  fit_alone(point, [&](const measure::PlannedCell& cell) {
+    return 2 * (measure::held_bytes(point, cell.spec) + measure::held_bytes(point, target_of(point)));
+  });
+}
+
+// A cell and its texts so far.
+struct Drafting {
+  Drafting(std::unique_ptr<measure::Cell> of, int64_t draft) : cell(std::move(of)), draft_tokens(draft) {}
+
+  std::unique_ptr<measure::Cell> cell;
+  int64_t draft_tokens;
+  int64_t tokens = 0, steps = 0, rounded = 0;
+  std::vector<double> shares, speedups;
+  std::vector<int64_t> text_of_share;
+};
+
+class SpeculateRun {
+ public:
+  SpeculateRun(const measure::SweepPoint& point, const measure::RunControl& control)
+      : point_(point),
+        control_(control),
+        prompt_(settings_of(point)[kPromptKey]),
+        progress_(control, static_cast<double>(point.batch) * static_cast<double>(1 + point.cells.size())) {}
+
+  auto with_target(const auto& work) const {
+    memory::Ledger ledger(point_.cache_bytes);
+    const auto cache = build_cache(target_of(point_), measure::cache_shape(point_, 1), ledger);
+    TextReader target(*point_.source->model(), *cache);
+    return work(target);
+  }
+
+  // Empty if stopped.
+  std::vector<results::Row> run() {
+    std::vector<Drafting> all;
+    for (const measure::PlannedCell& planned : point_.cells)
+      all.emplace_back(measure::make_cell(point_, planned),
+                       settings_of(point_)[kDraftTokensKey][planned.arm]);
+    const measure::Passages windows = text_windows(point_, point_.seq_len);
+    for (int text = 0; text < point_.batch; ++text) {
+      std::vector<int> prompt;
+      for (int64_t i = 0; i < prompt_; ++i) prompt.push_back(windows.id(text, i));
+      const PlainText plain = with_target(
+          [&](TextReader& target) { return continue_plainly(target, prompt, point_.seq_len - prompt_); });
+      progress_.add(1.0);
+      for (Drafting& one : all) {
+        if (control_.stop()) return {};
+        if (measure::runs(*one.cell)) measure::attempt(*one.cell, [&] { draft(one, text, prompt, plain); });
+        progress_.add(1.0);
+      }
+    }
+    std::vector<results::Row> rows;
+    for (Drafting& one : all) {
+      if (measure::runs(*one.cell)) summarise(one);
+      rows.push_back(one.cell->result);
+    }
+    return rows;
+  }
+
+ private:
+  void draft(Drafting& one, int text, std::span<const int> prompt, const PlainText& plain) {
+    measure::Cell& cell = *one.cell;
+    measure::open_cache(cell, point_, 1);
+    TextReader draft(*point_.source->model(), *cell.cache);
+    const DraftedText drafted = with_target([&](TextReader& target) {
+      return continue_with_drafts(draft, target, prompt, one.draft_tokens, plain);
+    });
+    if (!drafted.failure.empty())
+      return measure::mark(cell, results::Status::kFailed,
+                           "text " + std::to_string(text) + " " + drafted.failure);
+    one.tokens += std::ssize(drafted.ids) - 1;  // the prompt's step chose the first
+    one.steps += drafted.steps;
+    one.rounded += drafted.rounded;
+    one.speedups.push_back(plain.seconds / drafted.seconds);
+    one.shares.insert(one.shares.end(), drafted.shares.begin(), drafted.shares.end());
+    one.text_of_share.resize(one.shares.size(), text);
+    if (text + 1 < point_.batch) return;
+    cell.ids = {draft.sequence()};
+    cell.prompt = prompt_ > 1 ? prompt_ : 0;
+    cell.account(std::vector<int64_t>{draft.tokens()});
+    cell.cache.reset();
+  }
+
+  void summarise(Drafting& one) const {
+    results::Row& row = one.cell->result;
+    row[kTarget] = target_of(point_).print();
+    row[kProposedTokens] = one.draft_tokens;
+    row[kSpeculatedTokens] = point_.seq_len - prompt_;
+    double sum = 0.0;
+    for (const double share : one.shares) sum += share;
+    row[kAcceptance] = sum / static_cast<double>(one.shares.size());
+    const math::ConfidenceInterval accepted = math::Clusters(one.text_of_share).mean_interval(one.shares);
+    row[kAcceptanceCiLow] = accepted.low;
+    row[kAcceptanceCiHigh] = accepted.high;
+    row[kTokensAStep] = static_cast<double>(one.tokens) / static_cast<double>(one.steps);
+    row[kSpeedup] = math::median(one.speedups);
+    const math::ConfidenceInterval faster = math::median_interval(one.speedups);
+    row[kSpeedupCiLow] = faster.low;
+    row[kSpeedupCiHigh] = faster.high;
+    row[kRoundedTexts] = one.rounded;
+    row[results::kStatus] = results::Status::kOk;
+  }
+
+  const measure::SweepPoint& point_;
+  const measure::RunControl& control_;
+  const int64_t prompt_;
+  measure::PointProgress progress_;
+};
+
+std::vector<results::Row> run_speculate(const measure::SweepPoint& point, const measure::RunControl& control,
+                                        results::ResultsFolder&) {
+  return SpeculateRun(point, control).run();
+}
+
+std::string acceptance_text(const results::Row& row) {
+  return with_interval(row[kAcceptance], row[kAcceptanceCiLow], row[kAcceptanceCiHigh], "%.3g");
+}
+
+std::string most_accepted(std::span<const results::Row* const> cells) {
+  const results::Row *most = nullptr, *least = nullptr;
+  for (const results::Row* cell : cells) {
+    if (!(*cell)[kAcceptance]) continue;
+    if (!most || *(*cell)[kAcceptance] > *(*most)[kAcceptance]) most = cell;
+    if (!least || *(*cell)[kAcceptance] < *(*least)[kAcceptance]) least = cell;
+  }
+  if (!most) return "";
+  const auto said = [](const results::Row& row) {
+    return acceptance_text(row) + " of drafts of " + number(row[kProposedTokens], "%g") + " with " +
+           row[results::kVariant];
+  };
+  return "Accepted: " + said(*most) + (most == least ? "." : ", " + said(*least) + ".");
+}
+
+}  // namespace
+
+constexpr const config::AnyKey* kSpeculateKeys[] = {&kPromptKey, &kDraftTokensKey, &kTargetKey};
+constexpr std::array kOwnOfSpeculate{ColumnGroup{kSpeculateColumns}};
+constexpr auto kSpeculateGroups = joined(kOfCells, kOfModelRuns, kOwnOfSpeculate);
+
+const TableColumn kSpeculateTable[] = {
+    kTokenBytesText,
+    {"drafts", [](const results::Row& row) { return number(row[kProposedTokens], "%g"); }},
+    {"accepted (95 %)", acceptance_text},
+    {"tokens a step", [](const results::Row& row) { return number(row[kTokensAStep], "%.2f"); }},
+    {"speed-up (95 %)",
+     [](const results::Row& row) {
+       return with_interval(row[kSpeedup], row[kSpeedupCiLow], row[kSpeedupCiHigh], "%.2f");
+     }},
+    {"rounded", [](const results::Row& row) { return number(row[kRoundedTexts], "%g"); }}};
+
+constinit const Experiment kSpeculate{
+    .info = {.name = "speculate",
+             .help = "tokens drafted with a cheap cache and verified with the full one: acceptance, speed-up",
+             .keys = kSpeculateKeys,
+             .needs_model = true},
+    .check = check_speculate,
+    .columns = kSpeculateGroups,
+    .table = kSpeculateTable,
+    .sentence = most_accepted,
+    .plan = plan_speculate,
+    .run = run_speculate};
+
+}  // namespace kv::experiments

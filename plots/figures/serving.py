@@ -1,0 +1,124 @@
+"""Serving: requests answered by a model over real caches, in static and in continuous batches."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+from families import short
+from figures.figure import Tables, figure
+from marks import in_focus, interval, legend_focus, panels, scale, text, tips
+from messages import place, titled
+from prepare import of_experiment, with_absent, with_panel
+from style import KINDS, QUIET, binary_unit, bytes_text
+
+ARMS = ("static", "whole")  # the others are numbers of tokens
+PALETTE = ("#D55E00", "#5d6673", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+HELD = {"payload": "payload_mean_bytes", "other": "other_mean_bytes", "cached": "cached_mean_bytes", "slack": "slack_mean_bytes"}
+COLOURS = {"payload": KINDS["payload"], "other": KINDS["metadata"], "cached": "#9fc5b0", "slack": KINDS["slack"]}
+
+
+def arms_of(rows: pl.DataFrame, arm: str = "batching") -> list[str]:
+    found = set(rows[arm])
+    return [name for name in ARMS if name in found] + sorted(found - set(ARMS), key=lambda name: int(float(name)))
+
+
+def largest_first(rows: pl.DataFrame) -> pl.DataFrame:
+    """The panel with the most arms first: the title is about it."""
+    return rows.sort(pl.len().over("panel"), descending=True, maintain_order=True)
+
+
+def by_arm(tables: Tables, experiment: str, value: str, unit: str, heading: str, arm: str = "batching", legend: str = "batching"):
+    """The value of each variant's arms, with its interval, a panel a sweep point."""
+    low, high = f"{value}_ci_low", f"{value}_ci_high"
+    rows = largest_first(with_panel(of_experiment(tables.cells, experiment, value)))
+    rows = with_absent(rows, [low, high], [arm])
+    rows = rows.with_columns(pl.col(arm).cast(pl.Int64 if rows[arm].dtype.is_numeric() else pl.String).cast(pl.String))
+    said_of = lambda number: f"{number:.3g} {unit}".strip()  # noqa: E731
+    replayed = [f"replay_{value}"] if f"replay_{value}" in rows.columns else []
+    rows = rows.with_columns(*(text(column, said_of) for column in [value, *replayed]), interval(low, high, said_of))
+    first = rows.filter(pl.col("panel") == rows["panel"][0]).sort(value, "variant")
+    least, most = first.row(0, named=True), first.row(-1, named=True)
+    named = lambda row: f"{short(row['variant'])}, {legend} {row[arm]}"  # noqa: E731
+    said = f"{place(first)}{said_of(least[value])} with {named(least)}"
+    said += f", {said_of(most[value])} with {named(most)}" if first.height > 1 else ""
+    arms, variants = arms_of(rows, arm), [name for name in tables.style.names if name in set(rows["variant"])]
+    colours = scale({name: PALETTE[i % len(PALETTE)] for i, name in enumerate(arms)})
+    more = {"replay": f"{replayed[0]}_text"} if replayed else {}
+    base = alt.Chart().encode(
+        alt.Y("variant:N", sort=variants, axis=alt.Axis(title=None, labelFontSize=11)),
+        alt.YOffset(f"{arm}:N", sort=arms),
+        alt.Color(f"{arm}:N", sort=arms, scale=colours, legend=alt.Legend(title=legend)),
+        opacity=in_focus(),
+        tooltip=tips(length=False, **{legend: arm}, value=f"{value}_text", interval_95="interval", **more),
+    )
+    title = f"{heading} [{unit}]" if unit else heading
+    at = lambda column: alt.X(f"{column}:Q", axis=alt.Axis(title=title, tickCount=6))  # noqa: E731
+    ends = base.mark_rule(strokeWidth=1.5).encode(at(low), alt.X2(f"{high}:Q"))
+    dots = base.mark_point(filled=True, size=45).encode(at(value))
+    height = max(60, 12 * len(arms) * len(variants))
+    return titled(panels(alt.layer(ends, dots.add_params(legend_focus(arm))), rows, height=height), said)
+
+
+@figure(
+    "serve_ttft",
+    "Time to the first token, 99th percentile, by cache and batching", "serving",
+    "Lower is better. From a request's arrival to its first token: it waits for its turn and for its prompt. Each dot is the median over "
+    "repetitions of a run's 99th percentile, bars its 95 % interval. Every answer equals that of the request served alone.",
+)
+def serve_ttft(tables: Tables):
+    return by_arm(tables, "serve", "ttft_p99_s", "s", "time to the first token, p99")
+
+
+@figure(
+    "serve_tpot",
+    "Time of each further token, 99th percentile, by cache and batching", "serving",
+    "Lower is better. A request's mean over its tokens behind the first; prompts between its steps lengthen it. Each dot is the median "
+    "over repetitions of a run's 99th percentile, bars its 95 % interval.",
+)
+def serve_tpot(tables: Tables):
+    return by_arm(tables, "serve", "tpot_p99_ms", "ms", "time of each further token, p99")
+
+
+@figure(
+    "serve_held",
+    "Bytes held for a running request, by kind", "serving",
+    "Shorter is better. Means over the time of all steps of the first repetition, over the mean number of running requests. Slack is "
+    "reserved and not filled: the rest of a last block, or of the longest request. Cached are blocks of prefixes that no request uses. "
+    "Free blocks are left out. Of several ways of batching the first one is drawn.",
+)
+def serve_held(tables: Tables):
+    rows = with_panel(of_experiment(tables.cells, "serve", "running_mean", *HELD.values()))
+    order = pl.col("batching").replace_strict({arm: i for i, arm in enumerate(arms_of(rows))}, return_dtype=pl.Int64)
+    rows = rows.filter(order == order.min().over("panel"), pl.col("running_mean") > 0)
+    each = [(kind, pl.col(column) / pl.col("running_mean")) for kind, column in HELD.items()]
+    rows = rows.with_columns(held=pl.sum_horizontal(expression for _, expression in each))
+    rows = largest_first(rows.sort("held", "variant", maintain_order=True))
+    first = rows.filter(pl.col("panel") == rows["panel"][0])
+    least, most = first.row(0, named=True), first.row(-1, named=True)
+    said = f"{place(first)}{short(least['variant'])} holds {bytes_text(least['held'])} a running request"
+    said += f", {short(most['variant'])} {bytes_text(most['held'])}" if first.height > 1 else ""
+    unit, size = binary_unit(rows["held"].max())
+    stacked = pl.concat(
+        rows.select("variant", "panel", "batching", kind=pl.lit(kind), order=pl.lit(i), bytes=expression, held_units=expression / size)
+        for i, (kind, expression) in enumerate(each)
+    ).with_columns(text("bytes", bytes_text))
+    variants = [name for name in tables.style.names if name in set(rows["variant"])]
+    chart = alt.Chart().mark_bar(stroke=QUIET, strokeWidth=0.5).encode(
+        alt.Y("variant:N", sort=variants, axis=alt.Axis(title=None, labelFontSize=11)),
+        alt.X("sum(held_units):Q", axis=alt.Axis(title=f"held for a running request [{unit}]", tickCount=5)),
+        alt.Color("kind:N", scale=scale(COLOURS), legend=alt.Legend(title="kind")),
+        alt.Order("order:Q"),
+        opacity=in_focus(),
+        tooltip=tips(length=False, batching="batching", kind="kind", bytes="bytes_text"),
+    )
+    return titled(panels(chart.add_params(legend_focus("kind")), stacked, height=max(60, 22 * len(variants))), said)
+
+
+@figure(
+    "acceptance",
+    "Drafted tokens that are accepted, by draft cache and length of drafts", "serving",
+    "Higher is better. The model drafts with a cheap cache and verifies with the full one, so that nothing but the cache refuses a token. Each dot "
+    "is the mean of accepted / proposed over the steps that verify, bars its 95 % interval over texts. Every text is the one without drafts.",
+)
+def acceptance(tables: Tables):
+    return by_arm(tables, "speculate", "acceptance", "", "accepted / proposed tokens", "proposed_tokens", "drafts of")

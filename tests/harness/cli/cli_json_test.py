@@ -1,0 +1,85 @@
+"""--json: the same as the text, for programs, and nothing else on standard output."""
+
+import json
+import sys
+
+import pytest
+from program import ENV, assert_refused, change_row, kvlab, succeeded, table
+
+
+def parsed(*args, code=0):
+    done = kvlab(*args, "--json")
+    assert done.returncode == code, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def assert_is_summary(summary, folder, rows):
+    assert summary["results"] == str(folder) and summary["finished"] is True
+    assert summary["status"] == {"ok": len(rows)}
+    assert [cell["cell"] for cell in summary["cells"]] == [row["cell"] for row in rows]
+    for cell, row in zip(summary["cells"], rows):
+        assert {name: str(value) for name, value in cell.items() if isinstance(value, (str, int))}.items() <= row.items()
+        assert cell.keys() == {name for name, value in row.items() if value}
+
+
+def test_summary(results):
+    rows = table(results / "cells.csv")
+    summary = parsed("summary", results)
+    assert_is_summary(summary, results, rows)
+    points = {(row["experiment"], row["seq_len"]) for row in rows}
+    assert len(summary["answers"]) == 3 * len(points)
+    by_key = {row["cell"]: row for row in rows}
+    for answer in summary["answers"]:
+        best = by_key[answer["cell"]]
+        assert best["variant"] == answer["variant"]
+        if answer["question"] == "smallest":
+            assert answer["value"] == {"value": float(best["held_bytes_per_token"]), "interval": None}
+        if answer["question"] == "fastest" and best["experiment"] == "decode" and best["verdict"] != "baseline":
+            assert answer["value"]["value"] == pytest.approx(float(best["ratio_p50"]))
+            assert answer["value"]["interval"] == [float(best["ratio_ci_low"]), float(best["ratio_ci_high"])]
+
+
+def test_a_run_prints_its_summary_alone(config, tmp_path):
+    python = {**ENV, "KVLAB_PYTHON": sys.executable}
+    done = succeeded(kvlab("run", config, "--out", tmp_path / "out", "--json", {"sweep.seq_len": 32}, env=python))
+    assert_is_summary(json.loads(done.stdout), tmp_path / "out", table(tmp_path / "out" / "cells.csv"))
+    assert "report.html" in done.stderr and f"results: {tmp_path / 'out'}" in done.stderr
+
+
+def test_check_results(copy):
+    good = parsed("check-results", copy)
+    assert good["findings"] == [] and good["cells"] == len(table(copy / "cells.csv")) and good["closed_forms"] > 0
+    cell = change_row(copy, bytes_payload="1")
+    bad = parsed("check-results", copy, code=1)
+    assert any(cell in finding and "bytes" in finding for finding in bad["findings"])
+
+
+def test_list_says_what_its_text_says():
+    lists, text = parsed("list"), kvlab("list").stdout
+    assert list(lists) == ["placements", "codecs", "retentions", "selections", "configs", "models", "experiments", "workloads", "metrics", "isas"]
+    for kind in set(lists) - {"models", "isas"}:
+        for entry in lists[kind]:
+            assert f"  {entry['name']}" in text and entry["help"] in text
+            for parameter in entry.get("parameters", []):
+                assert all(parameter[key] in text for key in ("name", "range", "default", "help"))
+    assert {model["name"] for model in parsed("list", "--models")} == set(lists["models"])
+
+
+def test_lists_of_models_and_columns():
+    llama = next(model for model in parsed("list", "--models") if model["name"] == "llama-3-8b")
+    assert (llama["layers"], llama["kv_heads"], llama["head_dim"], llama["f16_bytes_at_8192"]) == (32, 8, 128, 1 << 30)
+    columns = parsed("list", "columns")
+    text = kvlab("list", "columns").stdout
+    assert all(f"  {column['name']} " in text for own in columns.values() for column in own)
+    ratio = next(column for column in columns["cells.csv"] if column["name"] == "ratio_p50")
+    assert ratio["type"] == "number" and ratio["help"] in text
+    passage = next(column for column in columns["cells.csv"] if column["name"] == "distance")
+    assert passage["experiments"] == ["recall"]
+    assert_refused(kvlab("list", "--pairs", "--json"), "--json")
+
+
+@pytest.mark.parametrize("arguments", [["tables", "--measure", "0B"], ["plan", "--memory", "80GB", "--context", "8K", "--users", "2"]])
+def test_tables_and_plans_are_their_csv(arguments):
+    rows = parsed(*arguments)
+    lines = kvlab(*arguments, "--format", "csv").stdout.splitlines()
+    assert len(rows) == len(lines) - 1 and set(rows[0]) <= set(lines[0].split(","))

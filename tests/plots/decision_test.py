@@ -1,0 +1,225 @@
+"""The first screen at each sweep point, and the ranking behind it, from cells whose answers are known."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+import whiskers
+from data import load_run, with_memory
+from decision import points as points_of
+from page import reasons
+from ranking import MEASURES, STEP, ranking
+from tables import CELL
+from prepare import with_absent
+from synthetic import MANY, synthetic_run
+from synthetic_models import budget_cells
+from synthetic_shape import learn_names, with_stages
+
+COLUMNS = ("variant", "time", "low", "high", "kib", "codec_error", "error", "kept")
+DECODE = [
+    ("contiguous", 100, 95, 105, 512, 0, 4e-7, 1024),
+    ("paged", 103, 99, 108, 513, 0, 4e-7, 1024),
+    ("concat", 400, 390, 410, 1024, 0, 4e-7, 1024),
+    ("contiguous/f16", 60, 57, 63, 256, 3e-4, 3e-4, 1024),
+    ("contiguous/q4_0", 62, 58, 66, 80, 0.1, 0.1, 1024),
+    ("contiguous/token(bits=4)", 70, 69, 71, 90, 0.18, 0.18, 1024),
+    ("contiguous/f16/ring(window=124,sinks=4)", 9, 8, 10, 32, 3e-4, 3.5, 128),
+    ("contiguous/f16/tova(budget=128)", 12, 11, 13, 34, 3e-4, 1.5, 128),
+]
+
+
+def cells(rows=DECODE, **more) -> pl.DataFrame:
+    made = []
+    for row in rows:
+        c = dict(zip(COLUMNS, row))
+        first = c["variant"] == rows[0][0]
+        made.append(with_stages({
+            "run": "a", "experiment": "decode", "workload": "gaussian", "variant": c["variant"], "status": "ok",
+            "layers": 1, "kv_heads": 2, "head_dim": 64, "batch": 1, "seq_len": 1024, "step_p50_us": c["time"],
+            "step_ci_low_us": c["low"], "step_ci_high_us": c["high"], "bytes_held": 1024 * c["kib"],
+            "bytes_payload": 1024 * c["kib"], "err_rel_l2": c["error"], "err_codec_rel_l2": c["codec_error"],
+            "err_retention_rel_l2": c["error"] if c["kept"] < 1024 else 0, "kept_tokens": c["kept"],
+            "others_share": 0.02, "steal_share": 0.0, "verdict": "baseline" if first else "faster" if c["high"] < 100 else "slower" if c["low"] > 100 else "ambiguous",
+            "versus": None if first else rows[0][0], "ratio_p50": None if first else c["time"] / 100,
+            "ratio_ci_low": None if first else c["low"] / 100, "ratio_ci_high": None if first else c["high"] / 100, **more,
+        }))  # fmt: skip
+    learn_names([row[0] for row in rows])
+    return pl.DataFrame(made, infer_schema_length=None)
+
+
+def points(made):
+    made = with_absent(made, ["bytes_workspace_peak", "bytes_metadata", "bytes_slack"])
+    return points_of(with_memory(made).with_row_index(CELL))
+
+
+def names(lines):
+    return [line.name for line in lines]
+
+
+def sentence(rows=DECODE, **more):
+    return points(cells(rows, **more))[0].sentences[0]
+
+
+def column(point, words):
+    at = next(at for at, heading in enumerate(point.headings) if heading.words.startswith(words)) - 1
+    return {line.name: line.cells[at] for line in point.lines if line.cells}
+
+
+def test_the_fastest_is_named_with_all_that_cannot_be_told_from_it():
+    assert sentence(DECODE[:6]) == (
+        "At 1K tokens, `contiguous/f16` is fastest: 0.60 of `contiguous`’s time (0.57–0.63); `contiguous/q4_0` is statistically tied; "
+        "slowest is `concat` with 4.00 times it (3.90–4.10)."
+    )
+    assert "no other is statistically tied" in sentence(DECODE[:4])
+
+
+def test_a_policy_that_had_nothing_to_evict_is_told():
+    """A ring of 1024 over 300 tokens keeps them all, and "wins"."""
+    rows = [*DECODE[:3], ("contiguous/f16/ring(window=2048,sinks=4)", 9, 8, 10, 32, 3e-4, 3e-4, 1024)]
+    assert "(its budget is not below the sequence, so it kept all tokens)" in sentence(rows, keeps_all=1.0)
+    assert "budget" not in sentence(DECODE[:6])
+
+
+def test_one_that_evicts_says_so_and_does_not_hide_the_fastest_that_keeps_all():
+    mild = [*DECODE[:-2], ("contiguous/f16/ring(window=124,sinks=4)", 9, 8, 10, 32, 3e-4, 0.15, 128)]
+    said = sentence(mild)
+    assert "`contiguous/f16/ring(window=124,sinks=4)` is fastest" in said and "but keeps 128 of 1,024 tokens" in said
+    assert "of those that keep every token `contiguous/f16`, 0.60 of `contiguous`’s time (0.57–0.63)" in said
+
+
+def test_an_error_above_the_limit_is_not_the_fastest():
+    """The rings of DECODE are so, with errors of 3.5 and 1.5."""
+    assert "`contiguous/f16` is fastest of those with an error of at most 0.2" in sentence()
+    assert sentence(DECODE[-2:]) == "At 1K tokens, none has an error of at most 0.2."
+
+
+def test_only_the_ratio_says_whether_two_are_tied():
+    """Their own intervals overlap where drift moves both; one is faster all the same."""
+    rows = [("contiguous", 100, 80, 120, 512, 0, 4e-7, 1024), ("contiguous/f16", 90, 75, 110, 256, 3e-4, 3e-4, 1024)]
+    apart = cells(rows).with_columns(ratio_ci_low=pl.col("ratio_p50") - 0.02, ratio_ci_high=pl.col("ratio_p50") + 0.02)
+    best = ranking(apart.rows(named=True), STEP, limited=False)
+    assert best.best["variant"] == "contiguous/f16" and best.tied == []
+    best = ranking(apart.with_columns(pl.col("ratio_ci_high") + 0.2).rows(named=True), STEP, limited=False)
+    assert [row["variant"] for row in best.tied] == ["contiguous"]
+
+
+def test_ratios_to_two_baselines_are_not_compared():
+    """Two sweeps may share a sweep point, each with a baseline of its own."""
+    rows = [("contiguous", 100, 95, 105, 512, 0, 4e-7, 1024), ("contiguous/q8_0", 60, 58, 62, 256, 3e-4, 3e-4, 1024),
+            ("contiguous/f16", 50, 48, 52, 256, 3e-4, 3e-4, 1024), ("contiguous/q4_0", 40, 38, 42, 80, 0.1, 0.1, 1024)]  # fmt: skip
+    versus = ["contiguous", None, "contiguous/f16"]
+    ratios = zip(("ratio_p50", "ratio_ci_low", "ratio_ci_high"), ([0.6, None, 0.8], [0.58, None, 0.5], [0.62, None, 1.3]))
+    columns = {"verdict": ["faster", "baseline", "ambiguous"], "versus": versus, **dict(ratios)}
+    made = cells(rows).with_columns(pl.Series(name, [*cells(rows)[name][:1], *values]) for name, values in columns.items())
+    point = points(made)[0]
+    assert names(point.lines) == ["contiguous/q4_0", "contiguous/f16", "contiguous/q8_0", "contiguous"]
+    assert "`contiguous/q4_0` is fastest" in point.sentences[0] and "no other is statistically tied" in point.sentences[0]
+    assert "slowest" not in point.sentences[0]
+
+
+def test_without_intervals_nothing_but_equal_numbers_is_the_same():
+    made = cells(DECODE[:6]).drop("step_ci_low_us", "step_ci_high_us", "ratio_p50", "ratio_ci_low", "ratio_ci_high")
+    assert points(made)[0].sentences[0] == "At 1K tokens, `contiguous/f16` is fastest: 60 µs."
+    same = made.with_columns(step_p50_us=pl.when(pl.col("variant") == "contiguous/q4_0").then(60.01).otherwise("step_p50_us"))
+    assert points(same)[0].sentences[0].endswith("60 µs; `contiguous/q4_0` is the same, as printed.")
+
+
+def test_more_is_better_of_a_rate():
+    rate = next(measure for measure in MEASURES if measure.kind == "rate")
+    row = lambda variant, value, low, high: {"variant": variant, "goodput_per_s": value, "goodput_per_s_ci_low": low, "goodput_per_s_ci_high": high}
+    best = ranking([row("a", 2, 1, 3), row("b", 5, 4, 6), row("c", 4, 3.5, 4.5), row("d", None, None, None)], rate)
+    assert [row["variant"] for row in best.rows] == ["b", "c", "a"] and [row["variant"] for row in best.tied] == ["c"]
+
+
+def test_the_least_error_of_few_bits_is_said():
+    made = cells().with_columns(bits_per_value=pl.Series([32.0, 32, 32, 16, 4.5, 5, 16, 16]))
+    assert points(made)[0].sentences[1] == "`contiguous/q4_0` has the least error of those with at most 5 bits a value: 0.1."
+
+
+def test_the_table_is_in_the_order_of_the_ranking_and_marks_the_best():
+    (point,) = points(cells())
+    assert names(point.lines)[:3] == ["contiguous/f16/ring(window=124,sinks=4)", "contiguous/f16/tova(budget=128)", "contiguous/f16"]
+    assert {line.name: line.place for line in point.lines if line.place} == {"contiguous/f16": "best", "contiguous/q4_0": "tied"}
+    assert point.lines[0].note == "keeps 128 of 1,024 tokens"
+
+
+def test_columns_are_those_that_the_point_can_fill():
+    (point,) = points(cells())
+    assert [heading.words for heading in point.headings] == ["variant", "step, p50 / contiguous", "bytes a token", "bits", "error, rel. L2", "verdict"]
+    times = column(point, "step")
+    assert (times["concat"].text, times["concat"].below, times["concat"].value) == ("4.00 (3.90–4.10)", "400 µs", 4)
+    assert times["contiguous"].value == 1 and 'class="baseline"' in times["contiguous"].drawn
+    assert 'class="slower"' in times["concat"].drawn and 'class="faster"' in times["contiguous/f16"].drawn
+    untimed = points(cells().drop("step_p50_us", "ratio_p50", "ratio_ci_low", "ratio_ci_high"))[0]
+    assert [heading.words for heading in untimed.headings][1:] == ["bytes a token", "bits", "error, rel. L2", "verdict"]
+    assert "<circle" in column(untimed, "error")["concat"].drawn  # drawn where no time is
+
+
+def test_dots_lie_on_one_axis():
+    (point,) = points(cells())
+    middles = {name: float(cell.drawn.partition('cx="')[2].partition('"')[0]) for name, cell in column(point, "step").items()}
+    ratios = {name: cell.value for name, cell in column(point, "step").items()}
+    assert sorted(middles, key=middles.get) == sorted(ratios, key=ratios.get)
+    ones = {cell.drawn.partition('class="one" d="M')[2].partition(" ")[0] for cell in column(point, "step").values()}
+    assert len(ones) == 1 and float(ones.pop()) == middles["contiguous"]
+
+
+@pytest.mark.parametrize(("rows", "mark", "signed"), [([(0.5, 0.4, 0.6), (450, 390, 520)], 1.0, False), ([(0.71, 0.6, 0.8), (1.1, 1, 1.2)], 1.0, False),
+                                                      ([(-0.01, -0.02, 0), (4, 3, 5)], 0.0, True), ([(1e-7, 1e-7, 1e-7), (0.3, 0.3, 0.3)], None, False)])  # fmt: skip
+def test_an_axis_has_ticks_that_do_not_meet(rows, mark, signed):
+    axis = whiskers.axis_of(rows, mark, signed)
+    ticks = axis.ticks()
+    assert len(ticks) >= 2 and (mark is None or mark in ticks)
+    width = lambda tick: 3.2 * len(whiskers.label(tick))
+    assert all(axis.at(a) + width(a) < axis.at(b) - width(b) for a, b in zip(ticks, ticks[1:]))
+
+
+def test_a_whisker_of_noise_squeezes_no_other():
+    axis = whiskers.axis_of([(0.5, 0.4, 0.6), (2, 0.01, 900)], 1.0)
+    assert axis.high < 10 and axis.low > 0.1
+
+
+def test_the_pareto_front_by_medians_and_by_intervals():
+    (point,) = points(cells())
+    front = {line.name: line.facts["front"] for line in point.lines}
+    assert front["concat"] == front["contiguous/token(bits=4)"] == ""
+    assert {"contiguous", "contiguous/f16", "contiguous/q4_0"} < {name for name, place in front.items() if place == "front"}
+    assert front["paged"] == "perhaps"  # slower by its median, not by its interval, and as large to three digits
+
+
+def test_an_aa_test_is_no_variant_and_says_what_is_noise():
+    aa = cells(DECODE[:1], verdict="aa_test", ratio_p50=0.85, ratio_ci_low=0.73, ratio_ci_high=0.98)
+    (point,) = points(pl.concat([cells(DECODE[:2]), aa], how="diagonal_relaxed"))
+    assert names(point.lines) == ["contiguous", "paged"]
+    assert point.noise == ["A/A test failed: contiguous over itself takes 0.85 (0.73–0.98); differences of 15% are noise here."]
+
+
+def test_noise_stands_beside_its_verdict():
+    noisy = cells(DECODE[2:3], noise="others took 40 %", others_share=0.4)
+    (point,) = points(pl.concat([cells(DECODE[:2]), noisy], how="diagonal_relaxed"))
+    assert {name: cell.noise for name, cell in column(point, "verdict").items()} == {"contiguous": "", "paged": "", "concat": "others took 40 %"}
+
+
+def test_what_could_not_run_is_in_the_table_and_grouped_by_its_reason():
+    rows = pl.concat([cells(DECODE[:3], status="unsupported", reason="no such kernel"), cells(DECODE[3:4]),
+                      cells(DECODE[4:5], status="out_of_memory", reason="needs 96 GiB")], how="diagonal_relaxed")  # fmt: skip
+    assert reasons(rows.filter(pl.col("status") != "ok"), "reason") == [
+        ("unsupported", "no such kernel", ["contiguous", "paged", "concat"]),
+        ("out of memory", "needs 96 GiB", ["contiguous/q4_0"]),
+    ]
+    told = {line.name: line.reason for line in points(rows)[0].lines if line.status != "ok"}
+    assert told == {**dict.fromkeys(["contiguous", "paged", "concat"], "no such kernel"), "contiguous/q4_0": "needs 96 GiB"}
+
+
+def test_the_first_panel_and_its_longest_length_come_first(tmp_path):
+    run = load_run(synthetic_run(tmp_path / "run", MANY, lengths=(256, 1024), workloads=("sinks", "gaussian")), "run")
+    places = [(point.panel, point.place) for point in points_of(run.cells.with_row_index(CELL))]
+    assert places == [(panel, place) for panel in ("sinks", "gaussian") for place in ("1K tokens", "256 tokens")]
+
+
+def test_a_point_without_times_is_answered_by_errors(tmp_path):
+    learn_names([cell["variant"] for cell in budget_cells("gaussian")])
+    made = pl.DataFrame(budget_cells("gaussian"), infer_schema_length=None).with_columns(run=pl.lit("a"))
+    (point,) = points(made)
+    assert " has the least error of those " in point.sentences[0]
+    assert {line.facts["front"] for line in point.lines} == {"", "front"}
