@@ -21,6 +21,7 @@ KL = "KL(full f32 cache || variant), mean [nats]"
     "of the next token's distribution from the full f32 cache's on the same text, on a log scale. A dark row is a layer that needs "
     "more bits, a dark column a codec that no layer bears.",
     warning=TINY,
+    own_style=True,
 )
 def sensitivity_layers(tables: Tables):
     rows = sensitivity_rows(tables).filter(pl.col("sensitive_layer").is_not_null(), pl.col("kl_mean") > 0)
@@ -59,6 +60,7 @@ def most_and_least(rows: pl.DataFrame) -> str:
     "On the line, effects add up; below it, codecs in several layers cost less together than the sum of what each costs alone. A point is a "
     "cache whose layers have random codecs, or one codec in all layers, with the 95 % bootstrap interval of what was measured.",
     warning=TINY,
+    own_style=True,
 )
 def sensitivity_sum(tables: Tables):
     rows = with_absent(sensitivity_rows(tables), ["predicted_kl"]).filter(pl.col("predicted_kl") > 0, pl.col("kl_mean") > 0)
