@@ -107,10 +107,10 @@ inline constexpr results::NumberColumn kDisturbedShare{
     "timed runs during which threads waited for a processor for more than 2 % of the time / all that count"};
 inline constexpr results::IntegerColumn kDiscardedRepetitions{
     "discarded_repetitions", "",
-    "repetitions taken again because others held up too many of their runs: over 10 %, at the fifth over 50 %"};
+    "repetitions taken again because others held up over 10 % of their runs; after four, over 50 %"};
 inline constexpr results::TextColumn kNoise{"noise", "", "disturbance of these times; empty for quiet ones"};
-inline constexpr auto kNoiseColumns = results::column_list(
-    kStealShare, kOthersShare, kDisturbedShare, kDiscardedRepetitions, kNoise);
+inline constexpr auto kNoiseColumns =
+    results::column_list(kStealShare, kOthersShare, kDisturbedShare, kDiscardedRepetitions, kNoise);
 
 // A whole model's step, beside its attention.
 inline constexpr results::NumberColumn kProjectionsP50Us{"projections_p50_us", "us",
