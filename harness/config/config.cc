@@ -99,6 +99,7 @@ WorkloadConfig read_workload(Section section, const Catalog& catalog) {
   w.model = section.text("model", "");
   w.tokenizer = section.text("tokenizer", "");
   w.text = section.text("text", "");
+  w.text_from = section.integer("text_from", 0, 0, kMaxTokens);
   w.weights = section.choice("weights", w.weights, {"file", "random"});
   const bool random = w.weights == "random";
   if (!random && section.has("weights_type"))
@@ -107,7 +108,7 @@ WorkloadConfig read_workload(Section section, const Catalog& catalog) {
   w.products = section.choice("products", w.products, {"f32", "bf16"});
   section.refuse_the_rest(placing(catalog));
   if (random) {
-    for (const char* key : {"model", "tokenizer", "text", "dump"})
+    for (const char* key : {"model", "tokenizer", "text", "text_from", "dump"})
       if (section.has(key)) section.fail(key, "has no use where weights = \"random\"");
     w.family = "model";
     return w;
@@ -115,6 +116,7 @@ WorkloadConfig read_workload(Section section, const Catalog& catalog) {
   const bool any = !w.model.empty() || !w.tokenizer.empty() || !w.text.empty();
   if (any && w.model.empty()) section.refuse("needs a model where it has a text or a tokenizer");
   if (any) w.family = "model";
+  if (!any && section.has("text_from")) section.fail("text_from", "has no use without a model");
   if (!any && section.has("products")) section.fail("products", "has no use without a model");
   if (!w.dump.empty()) w.family = "dump";
   return w;

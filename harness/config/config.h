@@ -22,6 +22,7 @@ struct WorkloadConfig {
   std::string products = "f32";        // what a model multiplies in; or bf16
   std::string dump;                    // family == "dump": a safetensors file
   std::string model, text, tokenizer;  // family == "model"; token ids need no tokenizer
+  int64_t text_from = 0;               // tokens of the text before the first that is read
 };
 
 struct Axes {

@@ -3,6 +3,7 @@
 #include <toml++/toml.h>
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -292,8 +293,11 @@ std::vector<const toml::node*> Section::items(const std::string& key) {
 
 double Section::checked(const std::string& key, const toml::node& node, double min, double max) const {
   const double value = node.value<double>().value_or(NAN);
-  if (!(value >= min && value <= max))
-    fail(key, "must be a number from " + std::to_string(min) + " to " + std::to_string(max));
+  if (!(value >= min && value <= max)) {
+    char range[64];
+    std::snprintf(range, sizeof range, "from %g to %g", min, max);
+    fail(key, std::string("must be a number ") + range);
+  }
   return value;
 }
 

@@ -230,8 +230,10 @@ int64_t first_reading_step(const measure::SweepPoint& point) {
 
 measure::Passages text_windows(const measure::SweepPoint& point, int64_t length) {
   const std::string& text = point.config->workload.text;
+  const int64_t from = point.config->workload.text_from;
   return text_windows(point.source->text(), point.batch, length,
-                      text.empty() ? "Python's documentation" : "text " + text);
+                      (text.empty() ? "Python's documentation" : "text " + text) +
+                          (from > 0 ? " from token " + std::to_string(from) + " on" : ""));
 }
 
 measure::Passages text_windows(std::span<const int> text, int sequences, int64_t length,

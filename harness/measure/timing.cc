@@ -18,8 +18,9 @@ class Silent : public benchmark::BenchmarkReporter {
   void ReportRuns(const std::vector<Run>&) override {}
 };
 
-// Takes a repetition until other processes held it up in few of its runs, or until they did too often.
-void take_repetition(TimedTask& task, int repetition, const std::function<bool()>& stop) {
+// Takes a repetition until other processes held it up in few of its runs, or until they did too often. At most `spare` are
+// discarded, and taken off it.
+void take_repetition(TimedTask& task, int repetition, const std::function<bool()>& stop, int& spare) {
   for (size_t discarded = 0;; ++discarded) {
     task.begin(repetition);
     const WaitMeter waits;
@@ -32,9 +33,11 @@ void take_repetition(TimedTask& task, int repetition, const std::function<bool()
       waited = now;
     }
     const double share = static_cast<double>(disturbed) / std::max(1, runs);
-    if (discarded < std::size(kMostDisturbed) && share > kMostDisturbed[discarded] && !stop() &&
-        task.discard())
+    if (spare > 0 && discarded < std::size(kMostDisturbed) && share > kMostDisturbed[discarded] && !stop() &&
+        task.discard()) {
+      --spare;
       continue;
+    }
     task.end();
     return task.take(static_cast<int>(discarded), waits.counts() ? std::optional(share) : std::nullopt);
   }
@@ -60,7 +63,7 @@ bool run_interleaved(std::span<const std::unique_ptr<TimedTask>> tasks, int repe
   initialize_once();
   std::exception_ptr failure;
   bool stopped = false;
-  std::vector<int> repetition(tasks.size(), 0);
+  std::vector<int> repetition(tasks.size(), 0), spare(tasks.size(), kDiscardsForEach * repetitions);
   for (size_t i = 0; i < tasks.size(); ++i) {
     const auto body = [&, i](benchmark::State& state) {
       stopped = stopped || stop();
@@ -78,7 +81,7 @@ bool run_interleaved(std::span<const std::unique_ptr<TimedTask>> tasks, int repe
           }
         }
       };
-      attempt([&] { take_repetition(*tasks[i], repetition[i]++, stop); });
+      attempt([&] { take_repetition(*tasks[i], repetition[i]++, stop, spare[i]); });
       // Google Benchmark wants as many iterations as were registered. The tasks have the times.
       for (auto _ : state) state.SetIterationTime(1e-9);
     };

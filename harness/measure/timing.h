@@ -36,6 +36,9 @@ inline constexpr double kDisturbedRun = 0.02;
 // A repetition is discarded if a larger share of its runs is disturbed: less and less strictly, so that it ends even on a
 // machine that is never quiet. Its times do not decide, so what remains is no selection of fast ones.
 inline constexpr double kMostDisturbed[] = {0.1, 0.1, 0.2, 0.3, 0.5};
+// Repetitions that a task may discard for each one that counts, so that beside a neighbour who never rests it lasts three times
+// as long at most.
+inline constexpr int kDiscardsForEach = 2;
 
 // Runs all repetitions of all tasks in random order. Asks `stop` between any two; true ends the run, and the function
 // returns false. An exception that a task does not handle ends the run and is rethrown.

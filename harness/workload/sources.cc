@@ -61,6 +61,11 @@ class ModelSource : public Source {
     const int vocab = model_.config().vocab_size;
     const std::string tokenizer = model::tokenizer_for(path_, config.tokenizer);
     tokens_ = model::read_tokens(io::text_to_read(config.text).string(), tokenizer, vocab);
+    if (config.text_from >= static_cast<int64_t>(tokens_.size())) {
+      throw std::invalid_argument("workload.text_from skips " + std::to_string(config.text_from) +
+                                  " tokens of a text of " + std::to_string(tokens_.size()) + ": skip fewer");
+    }
+    tokens_.erase(tokens_.begin(), tokens_.begin() + config.text_from);
     if (!tokenizer.empty() && !tokenizer.ends_with(".json")) tokenizer_.emplace(tokenizer, vocab);
     if (config.products == "bf16") model_.multiply_in_bf16();
     shape_ = shape_of(model_.config());

@@ -157,6 +157,10 @@ inline std::vector<Spec> all_specs() {
                       parse_spec(placement + "/" + codec + "/" + form + "/" + small_forms(*s).front()));
             }
           }
+  // Groups of rows, newest and first ones raw, before RoPE.
+  for (const char* codec : {"kivi(bits=2)", "kivi(bits=4,residual=0)", "token(bits=2,residual=16,first=3)"})
+    for (const char* placement : {"contiguous/", "paged/"})
+      specs.push_back(parse_spec(placement + std::string(codec) + "/full(positions=cache)"));
   // Raw sinks before a window of codes.
   for (const char* ring : {"ring(window=24,sinks=4)", "ring(window=24,sinks=3,positions=cache)"})
     specs.push_back(parse_spec(std::string("paged/q4_0(first=3)/") + ring));

@@ -154,6 +154,8 @@ constexpr Refusal kRefusals[] = {
      "selection '{selection}' leaves rows unread, and the retention asks what attention gives to each"},
     {kSelects, kRotatesAtRead,
      "selection '{selection}' leaves rows unread, and positions=cache rotates every key at each read"},
+    {kRotatesAtRead, kTiered,
+     "positions=cache rotates all keys at each read, and tiers read them a chunk at a time"},
     {kSelects, kRepeatsRows,
      "selection '{selection}' chooses once for a kv head, and read=repeat copies all of its rows for every "
      "query head"},
@@ -172,6 +174,8 @@ constexpr Refusal kRefusals[] = {
     {kPrefillsFull, kTiered,
      "prefill=full lets a prompt attend to its rows at once, and tiers read them a chunk at a time"},
     {kPrefillsFull, kOnGpu, "prefill=full has kernels for the CPU alone; use --device cpu"},
+    {kPrefillsFull, kRotatesAtRead,
+     "prefill=full lets a prompt attend to its rows as they come, and positions=cache rotates stored ones"},
     {.computed = unselectable},
     {kMultipliesInt8, kOnGpu, "arithmetic=int8 has kernels for the CPU alone; use --device cpu"},
     {kMultipliesInt8, kDecodesCopy,
@@ -192,6 +196,8 @@ constexpr Refusal kRefusals[] = {
      "of a latent row (MLA) the first part is the value, and the codec's rotation would mix it with the "
      "rest"},
     {kRemovesMean, kOnGpu, "k_mean=removed has kernels for the CPU alone; use --device cpu"},
+    {kRemovesMean, kRotatesAtRead,
+     "k_mean=removed takes from all keys what no score feels, which positions=cache would rotate apart"},
     {kRemovesMean, kLatent,
      "of a latent row (MLA) the first part is the value, which k_mean=removed would change"},
     {kRotatesAtRead, kLatent,

@@ -1,4 +1,4 @@
-// The parameter of every retention that drops tokens: where RoPE takes its positions from.
+// The parameter of retentions that says where RoPE takes its positions from.
 #pragma once
 
 #include "variants/core/entry.h"

@@ -6,6 +6,7 @@
 #include <new>
 #include <optional>
 
+#include "harness/experiments/break_even.h"
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/decode/axes.h"
 #include "harness/experiments/decode/peer_cells.h"
@@ -218,6 +219,7 @@ constinit const Experiment kDecode{.info = {.name = "decode",
                                    .tables_every_step = true,
                                    .columns = kDecodeGroups,
                                    .tables = kDecodeTables,
+                                   .sentence = break_even,
                                    .has_steady_steps = true,
                                    .plan = plan_decode,
                                    .run = run_decode};

@@ -5,6 +5,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "harness/experiments/break_even.h"
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
 #include "harness/experiments/model/axes.h"
@@ -209,7 +210,8 @@ constinit const Experiment kModel{
     .columns = kModelGroups,
     .tables = kModelTables,
     .table = kModelTable,
-    .sentence = half_a_step,
+    .sentence =
+        [](std::span<const results::Row* const> cells) { return half_a_step(cells) + break_even(cells); },
     .has_steady_steps = true,
     .plan = plan_model,
     .run = run_model};

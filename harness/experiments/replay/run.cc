@@ -75,7 +75,8 @@ ClockCells clock_cells(const measure::SweepPoint& point) {
   return cells;
 }
 
-// The served cell of this variant over this model's heads whose steps lie nearest to its clock; null without one.
+// The served cell of this variant over this model's heads whose clock is to be believed farthest: fitted to steps of the most
+// sequences, and of these cells the one whose steps lie nearest to it; null without one.
 const results::Row* served_cell(std::span<const results::Row> cells, const config::Geometry& g,
                                 const std::string& variant) {
   const results::Row* best = nullptr;
@@ -84,7 +85,10 @@ const results::Row* served_cell(std::span<const results::Row> cells, const confi
         cell[results::kQHeads] != g.q_heads || cell[results::kKvHeads] != g.kv_heads ||
         cell[results::kHeadDim] != g.head_dim)
       continue;
-    if (!best || *cell[kClockResidual] < *(*best)[kClockResidual]) best = &cell;
+    const auto rank = [](const results::Row& row) {
+      return std::pair(-row[kRunningPeak].value_or(0), *row[kClockResidual]);
+    };
+    if (!best || rank(cell) < rank(*best)) best = &cell;
   }
   return best;
 }

@@ -159,26 +159,61 @@ device = {{ measured = "{MODEL.parent / "model_small"}" }}
 
 
 SERVE = MODEL.parent / "serve"
+SERVED = ("paged(block=32)/f16", "paged(block=32)/q8_0", "paged(block=32)/q4_0", "paged(block=32)/kivi(bits=2)")
 
 
-def served(tmp_path, clock, variant, batching, room):
-    """The requests of configs/serve.toml's first table, replayed on the clock of a served cell."""
+def replayed_serve(tmp_path, variants, layers=6, preempt="recompute"):
+    """The requests of configs/serve.toml's first table on the clocks of the run that served them."""
     config = tmp_path / "served.toml"
     config.write_text(f'''experiment = "replay"
-model = {{ layers = 6, q_heads = 8, kv_heads = 2, head_dim = 32 }}
-sweep.variants = ["{variant}"]
+model = {{ layers = {layers}, q_heads = 4, kv_heads = 2, head_dim = 32 }}
+sweep.variants = {json.dumps(variants)}
 [replay]
-memory = ["{room + 4_600_000}"]
-weights = "4600000"
+memory = ["30MB"]
+weights = "4600KB"
 arrivals = ["poisson(120)"]
 requests = 64
 prompt = "zipf(32,512)"
 output = "uniform(8,96)"
-step_tokens = [{batching}]
+step_tokens = [64, 128, 256]
 max_running = 16
-device = {{ measured = "{clock}" }}
+preempt = "{preempt}"
+device = {{ measured = "{SERVE}", link_gbps = 25 }}
 ''')
     return run(config, tmp_path / "out")
+
+
+def test_a_served_clock_predicts_other_batchings(tmp_path):
+    succeeded(replayed_serve(tmp_path, SERVED))
+    # Each cache's one clock comes from one batching; the chunks of the others are what it predicts.
+    measured_cells = {(row["series"], row["batching"]): row for row in table(SERVE / "cells.csv") if row["sharing"] == "off"
+                      and int(row["room_bytes"]) > 2_000_000}  # fmt: skip
+    rows = table(tmp_path / "out" / "cells.csv")
+    assert len(rows) == 12
+    for row in rows:
+        assert (row["status"], row["times_from"]) == ("ok", "computed"), row["reason"]
+        ran = measured_cells[row["series"], row["step_tokens"]]
+        assert row["running_peak"] == ran["running_peak"] == "16"
+        for column in ("tpot_p50_ms", "served_s"):
+            assert 0.85 < float(row[column]) / float(ran[column]) < 1.15, (row["cell"], column)
+
+
+def test_only_what_was_served_has_a_clock(tmp_path):
+    done = replayed_serve(tmp_path, ["paged(block=32)/f16", "paged(block=32)/fp8"])
+    assert done.returncode == 0
+    for served, other in zip(*[iter(table(tmp_path / "out" / "cells.csv"))] * 2):
+        assert served["status"] == "ok" and other["status"] == "unsupported"
+        assert "has served no request with paged(block=32)/fp8 over 6 layers of 4/2 heads of 32" in other["reason"]
+
+
+@pytest.mark.parametrize(("changed", "reason"), [
+    ({"layers": 5}, "has served no request with paged(block=32)/f16 over 5 layers of 4/2 heads of 32"),
+    ({"preempt": "swap"}, "has no times of swapping: its requests were recomputed"),
+])
+def test_another_model_and_swapping_have_no_served_clock(changed, reason, tmp_path):
+    assert replayed_serve(tmp_path, ["paged(block=32)/f16"], **changed).returncode == 2
+    for row in table(tmp_path / "out" / "cells.csv"):
+        assert row["status"] == "unsupported" and reason in row["reason"]
 
 
 def test_an_interrupted_run_goes_on(results):

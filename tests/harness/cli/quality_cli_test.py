@@ -237,6 +237,15 @@ def test_windows_of_a_text_give_a_models_errors_their_interval(tmp_path):
     assert_refused(refused, "99 windows of 1000 need 99001")
 
 
+def test_windows_begin_where_a_config_says(tmp_path):
+    one = {"experiment": '"quality"', "quality.variants": '["contiguous"]', "quality.seq_len": 40}
+    losses = []
+    for name, batch, from_token in (("both", 2, 0), ("first", 1, 0), ("second", 1, 40)):
+        (row,) = cells_of(tmp_path / name, **one, quality__batch=batch, workload__text_from=from_token)
+        losses.append(float(row["loss"]))
+    assert losses[1] != losses[2] and losses[0] == pytest.approx((losses[1] + losses[2]) / 2, rel=1e-6)
+
+
 def test_texts_of_a_prompt_that_is_cut(tmp_path):
     rows = cells_of(tmp_path / "out", experiment="generate",
                     generate__variants=["segmented(rows=16)/snapkv(budget=12,window=4)", "contiguous/kivi(bits=2,residual=0)"])  # fmt: skip
@@ -254,6 +263,8 @@ def test_texts_of_a_prompt_that_is_cut(tmp_path):
     ({"generate.temperature": -1}, ["temperature must be a number from 0"]),
     ({"quality.step_tokens": 0}, ["step_tokens must be from 1"]),
     ({"quality.workload": '"gaussian"'}, ["'quality' runs a model, but its workload is 'gaussian'"]),
+    ({"workload.text_from": 1000000}, ["workload.text_from skips 1000000 tokens of a text of", "skip fewer"]),
+    ({"workload.text_from": 10000, "quality.seq_len": 1000}, ["sample.txt from token 10000 on has", "need"]),
     ({"workload.text": '"nowhere.txt"'}, ["nowhere.txt", "does not exist"]),
     ({"workload.tokenizer": '"configs/quality.toml"'}, ["configs/quality.toml"]),
     ({"workload.model": '"configs/quality.toml"'}, ["configs/quality.toml"]),

@@ -57,6 +57,35 @@ TEST(Noise, EachSourceIsNamed) {
   EXPECT_EQ(measure::noise_of(row), "");
 }
 
+// Other processes' share of the machine says less than how many steps waited for them.
+TEST(Noise, WaitsReplaceTheShareOfOthers) {
+  results::Row row = timed(100, 104);
+  row[measure::kOthersShare] = 0.31;
+  row[measure::kDisturbedShare] = measure::kMostDisturbedShare;
+  EXPECT_EQ(measure::noise_of(row), "");
+  row[measure::kDisturbedShare] = 0.42;
+  EXPECT_EQ(measure::noise_of(row), "other processes held up 42 % of the steps");
+}
+
+TEST(Noise, WaitsAreThoseOfAllThreads) {
+  const fs::path tasks = fs::temp_directory_path() / ("kvlab-tasks-" + std::to_string(getpid()));
+  fs::create_directories(tasks / "1");
+  fs::create_directories(tasks / "2");
+  std::ofstream(tasks / "1" / "schedstat") << "100 5000000000 3\n";
+  std::ofstream(tasks / "2" / "schedstat") << "7 250000000 1\n";
+  {
+    const measure::WaitMeter waits(tasks);
+    EXPECT_TRUE(waits.counts());
+    EXPECT_DOUBLE_EQ(waits.seconds(), 5.25);
+    std::ofstream(tasks / "2" / "schedstat") << "9 500000000 2\n";
+    EXPECT_DOUBLE_EQ(waits.seconds(), 5.5);
+  }
+  fs::remove_all(tasks);
+  const measure::WaitMeter none(tasks);
+  EXPECT_FALSE(none.counts());
+  EXPECT_EQ(none.seconds(), 0.0);
+}
+
 TEST(Noise, OnlyTimedRowsAreMarked) {
   std::vector<results::Row> rows{timed(100, 300), timed(100, 104), {}};
   const measure::NoiseMeter meter;
