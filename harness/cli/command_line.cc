@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/cli/choose.h"
 #include "harness/cli/cluster.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/compare.h"
@@ -208,6 +209,8 @@ class Commands {
         [](const TablesOptions& options) { return print(run_tables(options)); });
     add("plan", "which caches serve a trace of requests, or so many users, in a machine's memory", plan_,
         [](const PlanOptions& options) { return print(run_plan(options)); });
+    add("choose", "which cache keeps a model's loss in a memory, found and confirmed by measurement", choose_,
+        choose);
     add("completion", "print a script that completes commands and options", completion_,
         [&app](const CompletionOptions& options) { return print(completion_script(app, options.shell)); });
     commands_.emplace_back(
@@ -259,6 +262,7 @@ class Commands {
   model::LogitsOptions logits_;
   TablesOptions tables_;
   PlanOptions plan_;
+  ChooseOptions choose_;
 };
 
 // The library's message for a path that the system refuses is its function's name and three quotations.

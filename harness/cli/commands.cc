@@ -43,18 +43,6 @@ void on_signal(int) {
   g_stop = 1;
 }
 
-void watch_signals() {
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
-}
-
-std::filesystem::path default_out(const std::string& name) {
-  const std::time_t now = std::time(nullptr);
-  char stamp[32];
-  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", std::localtime(&now));
-  return io::project_home() / "results" / "local" / (name + "-" + stamp);
-}
-
 bool any_is(results::Status status, std::span<const results::Row> cells) {
   return std::ranges::any_of(cells, [&](const auto& cell) { return cell[results::kStatus] == status; });
 }
@@ -74,6 +62,21 @@ int finish(std::span<const results::Row> cells, const std::string& folder, bool 
 }
 
 }  // namespace
+
+std::filesystem::path folder_for(const std::string& asked, const std::string& name) {
+  if (!asked.empty()) return asked;
+  const std::time_t now = std::time(nullptr);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", std::localtime(&now));
+  return io::project_home() / "results" / "local" / (name + "-" + stamp);
+}
+
+void watch_signals() {
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+}
+
+bool is_stopped() { return g_stop != 0; }
 
 // Python draws the charts; the launcher passes its path.
 int draw(const std::string& out, std::FILE* said) {
@@ -101,8 +104,7 @@ int run(const RunOptions& options) {
   }
   if (options.resume && options.out.empty())
     throw std::invalid_argument("--resume needs --out with the folder of the interrupted run");
-  const std::filesystem::path folder =
-      options.out.empty() ? default_out(sweep.name) : std::filesystem::path(options.out);
+  const std::filesystem::path folder = folder_for(options.out, sweep.name);
   if (options.dry_run) {
     std::fputs(io::printable(dry_run({sweep, shard, folder, options.resume}, options.json)).c_str(), stdout);
     return 0;
@@ -113,7 +115,7 @@ int run(const RunOptions& options) {
       sweep, {.out = folder,
               .resume = options.resume,
               .shard = shard,
-              .stop = [] { return g_stop != 0; },
+              .stop = is_stopped,
               .note = [&](const std::string& line) { progress.note(line); },
               .progress = [&](int done, int total, const std::string& what, double weight,
                               double all) { progress.update(done, total, what, weight, all); }});
@@ -179,8 +181,7 @@ int reproduce(const ReproduceOptions& options) {
     return 0;
   }
   const std::vector<claims::ClaimFile> files = claims::choose_claims(options.names);
-  const std::filesystem::path folder =
-      options.out.empty() ? default_out("reproduce") : std::filesystem::path(options.out);
+  const std::filesystem::path folder = folder_for(options.out, "reproduce");
   watch_signals();
   std::unique_ptr<Progress> progress;
   const claims::Reproduction result =
@@ -189,7 +190,7 @@ int reproduce(const ReproduceOptions& options) {
                                 .tables = options.tables,
                                 .threads = options.threads,
                                 .measured_up_to = io::parse_bytes(options.measure, "--measure"),
-                                .stop = [] { return g_stop != 0; },
+                                .stop = is_stopped,
                                 .note = [&](const std::string& line) { progress->note(line); },
                                 .progress =
                                     [&](const std::string& run) {

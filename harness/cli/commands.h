@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdio>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +15,12 @@ namespace kv::cli {
 
 // 0: done. kUserError: there is something to set right, as where memory was too small for every cell.
 inline constexpr int kCellFailed = 1, kUserError = 2, kStopped = 130;
+
+// `asked`; where that is empty, a folder of this name and the time in results/local.
+std::filesystem::path folder_for(const std::string& asked, const std::string& name);
+// From the first call of watch_signals() on, SIGINT and SIGTERM ask to stop, and the second one ends the program.
+void watch_signals();
+bool is_stopped();
 
 struct RunOptions {
   std::string config;

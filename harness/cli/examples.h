@@ -34,6 +34,10 @@ inline constexpr std::array kExamples{
     Example{"list", "./kvlab list --models --json"},
     Example{"reproduce", "./kvlab reproduce --list concat"},
     Example{"reproduce", "./kvlab reproduce 004 --tables --quick"},
+    Example{"choose", "./kvlab choose --model smollm2-135m --context 8K --memory 100MiB"},
+    Example{
+        "choose",
+        "./kvlab choose --model MODEL.gguf --text TEXT --context 8K --users 4 --memory 1GiB --max-loss 0.02"},
     Example{"environment", "./kvlab environment"},
     Example{"schema", "./kvlab schema"},
     Example{"sample", "./kvlab sample --model MODEL.bin --tokenizer TOKENIZER.bin --tokens 128"},

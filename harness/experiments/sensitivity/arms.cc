@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "harness/experiments/sensitivity.h"
 #include "harness/experiments/sensitivity/columns.h"
 #include "harness/math/random.h"
 #include "harness/measure/prediction_columns.h"
@@ -112,6 +113,16 @@ void set_sensitivities(std::span<const SensitivityArm> arms, std::span<const int
     rows[i][kPredictedKl] = sum_of(kl, layers, arms[i].formats);
     rows[i][kPredictedLossChange] = sum_of(loss, layers, arms[i].formats);
   }
+}
+
+choose::LayerLosses layer_losses(std::span<const results::Row> cells) {
+  choose::LayerLosses losses;
+  for (const results::Row& row : cells) {
+    if (row[kSensitiveLayer] && row[measure::kKlMean])
+      losses[{static_cast<int>(*row[kSensitiveLayer]), row[kSensitiveSide].front(), row[kSensitiveFormat]}] =
+          *row[measure::kKlMean];
+  }
+  return losses;
 }
 
 }  // namespace kv::experiments

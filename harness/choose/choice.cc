@@ -1,0 +1,66 @@
+#include "harness/choose/choice.h"
+
+#include <algorithm>
+
+#include "harness/math/medians.h"
+
+namespace kv::choose {
+namespace {
+
+constexpr double kManyDegrees =
+    1e6;  // intervals are bootstraps of many stretches of tokens: near enough to normal
+
+}  // namespace
+
+double upper_bound(const ExtraLoss& loss, int together) {
+  const double one_sided = math::student_quantile(1 - 2 * (1 - math::kConfidence) / together, kManyDegrees);
+  const double two_sided = math::student_quantile(math::kConfidence, kManyDegrees);
+  return loss.value + (loss.high - loss.value) * one_sided / two_sided;
+}
+
+std::vector<size_t> to_confirm(std::span<const Candidate> candidates, int64_t memory_bytes, double most_loss,
+                               size_t most) {
+  std::vector<size_t> fitting;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (candidates[i].bytes <= memory_bytes) fitting.push_back(i);
+  }
+  if (fitting.empty()) return {};
+  const size_t best = *std::min_element(fitting.begin(), fitting.end(), [&](size_t a, size_t b) {
+    return candidates[a].calibrated.value < candidates[b].calibrated.value;
+  });
+  std::stable_sort(fitting.begin(), fitting.end(),
+                   [&](size_t a, size_t b) { return candidates[a].bytes < candidates[b].bytes; });
+  std::vector<size_t> confirmed{best};
+  const auto add = [&](size_t up_to, const auto& wanted) {
+    for (const size_t i : fitting) {
+      if (confirmed.size() < up_to && wanted(candidates[i].calibrated) &&
+          std::find(confirmed.begin(), confirmed.end(), i) == confirmed.end())
+        confirmed.push_back(i);
+    }
+  };
+  add(most - most / 3, [&](const ExtraLoss& loss) { return loss.low <= candidates[best].calibrated.high; });
+  add(most, [&](const ExtraLoss& loss) { return loss.high <= most_loss; });
+  return confirmed;
+}
+
+Choice choice_of(std::span<const Candidate> candidates, double most_loss) {
+  const auto together = static_cast<int>(std::count_if(
+      candidates.begin(), candidates.end(), [](const Candidate& c) { return c.confirmed.has_value(); }));
+  Choice choice;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (candidates[i].confirmed && upper_bound(*candidates[i].confirmed, together) <= most_loss)
+      choice.best.push_back(i);
+  }
+  if (choice.best.empty()) return choice;
+  std::stable_sort(choice.best.begin(), choice.best.end(),
+                   [&](size_t a, size_t b) { return candidates[a].bytes < candidates[b].bytes; });
+  choice.fewest = choice.best.front();
+  const size_t least = *std::min_element(choice.best.begin(), choice.best.end(), [&](size_t a, size_t b) {
+    return candidates[a].confirmed->value < candidates[b].confirmed->value;
+  });
+  const double reach = candidates[least].confirmed->high;
+  std::erase_if(choice.best, [&](size_t i) { return candidates[i].confirmed->low > reach; });
+  return choice;
+}
+
+}  // namespace kv::choose

@@ -1,0 +1,361 @@
+#include "harness/cli/choose.h"
+
+#include <toml++/toml.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+
+#include "harness/choose/candidates.h"
+#include "harness/choose/choice.h"
+#include "harness/choose/choice_columns.h"
+#include "harness/choose/mixture.h"
+#include "harness/cli/commands.h"
+#include "harness/cli/progress.h"
+#include "harness/experiments/driver.h"
+#include "harness/experiments/experiment.h"
+#include "harness/experiments/list.h"
+#include "harness/experiments/plan.h"
+#include "harness/experiments/sensitivity.h"
+#include "harness/io/bytes.h"
+#include "harness/io/text.h"
+#include "harness/io/token_count.h"
+#include "harness/measure/prediction_columns.h"
+#include "harness/memory/run_context.h"
+#include "harness/model/model.h"
+#include "harness/results/append_file.h"
+#include "harness/results/results_folder.h"
+#include "harness/tables/fit_table.h"
+
+namespace kv::cli {
+namespace {
+
+constexpr size_t kMostConfirmed = 6, kLongestLabel = 44;
+// A mixture's layers are read with each codec alone, hundreds of caches, so on fewer tokens.
+constexpr int64_t kLayerWindow = 256;
+constexpr int kLayerWindows = 4;
+
+// What all steps of a choice know.
+struct Question {
+  const ChooseOptions& options;
+  int64_t context_tokens, memory_bytes;
+  std::filesystem::path folder;
+};
+
+// A choice and the candidates it was made among, for Document.
+struct ChoiceTable {
+  const Question& question;
+  const std::vector<choose::Candidate>& candidates;
+  const std::vector<size_t>& confirmed;
+  const choose::Choice& choice;
+};
+
+std::string nats(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2g", value);
+  return text;
+}
+
+std::string with_ends(const choose::ExtraLoss& loss) {
+  return nats(loss.value) + " (" + nats(loss.low) + " to " + nats(loss.high) + ")";
+}
+
+std::string answer_of(const ChoiceTable& table, size_t i) {
+  const choose::Candidate& candidate = table.candidates[i];
+  if (candidate.bytes > table.question.memory_bytes) return "too_large";
+  if (!candidate.confirmed) return "left";
+  if (std::ranges::count(table.choice.best, i)) return "best";
+  return choose::upper_bound(*candidate.confirmed, static_cast<int>(table.confirmed.size())) <=
+                 table.question.options.most_loss
+             ? "keeps"
+             : "over";
+}
+
+std::vector<results::Row> results_of(const ChoiceTable& table) {
+  std::vector<results::Row> rows;
+  for (size_t i = 0; i < table.candidates.size(); ++i) {
+    const choose::Candidate& candidate = table.candidates[i];
+    results::Row& row = rows.emplace_back();
+    row[results::kVariant] = candidate.spec;
+    row[choose::kBytes] = candidate.bytes;
+    row[choose::kCalibrated] = candidate.calibrated.value;
+    row[choose::kCalibratedLow] = candidate.calibrated.low;
+    row[choose::kCalibratedHigh] = candidate.calibrated.high;
+    if (candidate.confirmed) {
+      row[choose::kHeldOut] = candidate.confirmed->value;
+      row[choose::kHeldOutLow] = candidate.confirmed->low;
+      row[choose::kHeldOutHigh] = candidate.confirmed->high;
+      row[choose::kHeldOutBound] =
+          choose::upper_bound(*candidate.confirmed, static_cast<int>(table.confirmed.size()));
+    }
+    row[choose::kAnswer] = answer_of(table, i);
+  }
+  return rows;
+}
+
+std::string users_text(const Question& question) {
+  const int users = question.options.users;
+  return std::to_string(users) + (users == 1 ? " user" : " users") + " of " +
+         tables::grouped(question.context_tokens) + " tokens";
+}
+
+// "8 windows of 1,024 tokens"
+std::string windows_text(const ChooseOptions& o) {
+  return std::to_string(o.windows) + (o.windows == 1 ? " window" : " windows") + " of " +
+         tables::grouped(o.window) + " tokens";
+}
+
+io::TextTable text_table(const ChoiceTable& table, io::Units units) {
+  const Question& question = table.question;
+  const ChooseOptions& o = question.options;
+  const choose::Candidate& first = table.candidates[table.choice.best.front()];
+  io::TextTable text;
+  text.title = first.spec + " keeps " + std::filesystem::path(o.model).stem().string() + " within " +
+               nats(o.most_loss) + " nats of the full f32 cache, in " + io::human_bytes(first.bytes, units) +
+               " for " + users_text(question);
+  text.facts = "On held-out text it loses " + with_ends(*first.confirmed) +
+               " nats; its true loss and those of all " + std::to_string(table.confirmed.size()) +
+               " caches confirmed are below their bounds with 95 % together.";
+  if (table.choice.best.size() > 1)
+    text.facts += " It has the fewest bytes of those that cannot be told apart from the best.";
+  if (const choose::Candidate& fewest = table.candidates[*table.choice.fewest]; &fewest != &first) {
+    text.facts += " The fewest bytes that keep the limit are those of " + fewest.spec + ", " +
+                  io::human_bytes(fewest.bytes, units) + ", which loses " + with_ends(*fewest.confirmed) +
+                  ".";
+  }
+  text.corner = "cache";
+  text.heads = {
+      {"bytes"}, {"calibrated, nats", "(95 %)"}, {"held out, nats", "(95 %)"}, {"bound"}, {"answer"}};
+  std::vector<size_t> order = table.choice.best;
+  for (size_t i = 0; i < table.candidates.size(); ++i)
+    if (!std::ranges::count(table.choice.best, i)) order.push_back(i);
+  for (const size_t i : order) {
+    const choose::Candidate& c = table.candidates[i];
+    const int together = static_cast<int>(table.confirmed.size());
+    // Lists of layers are longer than a line.
+    const std::string label = c.spec.size() <= kLongestLabel ? c.spec : "by layers " + text.footnote(c.spec);
+    text.rows.push_back({.label = label,
+                         .fields = {{io::human_bytes(c.bytes, units)},
+                                    {with_ends(c.calibrated)},
+                                    {c.confirmed ? with_ends(*c.confirmed) : "-"},
+                                    {c.confirmed ? nats(choose::upper_bound(*c.confirmed, together)) : "-"},
+                                    {answer_of(table, i)}}});
+  }
+  text.notes.push_back(
+      {"", "Calibrated on the first " + windows_text(o) + " of the text, confirmed on the next as many; " +
+               "longer contexts than a window are not measured. Both runs: " + question.folder.string()});
+  return text;
+}
+
+std::string quoted_list(const std::vector<std::string>& specs) {
+  toml::array list;
+  for (const std::string& spec : specs) list.push_back(spec);
+  std::ostringstream text;
+  text << list;
+  return text.str();
+}
+
+// One run: an experiment of the text's windows from number `first_window` on.
+struct Reading {
+  std::string name;
+  const experiments::Experiment* experiment;
+  int64_t window;  // tokens
+  int windows, first_window;
+  std::vector<std::string> specs;
+};
+
+config::Config config_of(const Question& question, const Reading& reading) {
+  const ChooseOptions& o = question.options;
+  const std::filesystem::path path = question.folder / (reading.name + ".toml");
+  const std::string_view name = reading.experiment->info.name;
+  std::ostringstream text;
+  text << "experiment = \"" << name << "\"\n[workload]\ntext_from = " << reading.first_window * reading.window
+       << "\n[" << name << "]\nseq_len = " << reading.window << "\nbatch = " << reading.windows
+       << "\nvariants = " << quoted_list(reading.specs) << "\n";
+  results::write_whole(path, text.str());
+  config::Overrides overrides;
+  overrides.workload.model = o.model;
+  overrides.workload.tokenizer = o.tokenizer;
+  overrides.workload.text = o.text;
+  return experiments::load_config(path.string(), overrides);
+}
+
+// The model's shape at the whole context, without measuring anything.
+ModelShape shape_at(const Question& question, const config::Config& config) {
+  const memory::RunContext context(config.device, config.isa, config.threads);
+  const experiments::Sweep sweep = experiments::plan_sweep(config, context);
+  const measure::SweepPoint& point = sweep.points.front();
+  const int most = point.source->model()->config().max_tokens;
+  if (question.context_tokens > most)
+    throw std::invalid_argument("--context " + question.options.context + " is more than the " +
+                                std::to_string(most) + " tokens that the model was trained for");
+  ModelShape shape = measure::cache_shape(point, question.options.users);
+  shape.max_tokens = question.context_tokens;
+  return shape;
+}
+
+// The cells of a run; empty if it was stopped.
+std::vector<results::Row> cells_of(const Question& question, const Reading& reading) {
+  Progress progress;
+  const experiments::RunOutcome outcome = experiments::run_config(
+      config_of(question, reading),
+      {.out = question.folder / reading.name,
+       .stop = is_stopped,
+       .note = [&](const std::string& line) { progress.note(line); },
+       .progress =
+           [&](int done, int total, const std::string& what, double weight, double all) {
+             progress.update(done, total, reading.name + ": " + what, weight, all);
+           }});
+  progress.clear();
+  return outcome.finished ? outcome.cells : std::vector<results::Row>{};
+}
+
+// Losses above the full f32 cache, by spec. Empty if the run was stopped.
+std::map<std::string, choose::ExtraLoss> losses(const Question& question, const Reading& reading) {
+  std::map<std::string, choose::ExtraLoss> by_spec;
+  for (const results::Row& row : cells_of(question, reading)) {
+    const results::Number &value = row[measure::kLossChange], &low = row[measure::kLossChangeCiLow],
+                          &high = row[measure::kLossChangeCiHigh];
+    if (value && low && high) by_spec[row[results::kVariant]] = {*value, *low, *high};
+  }
+  return by_spec;
+}
+
+// What each codec of a mixture does in each layer's K or V alone, on a part of the windows of the calibration. Empty if stopped.
+choose::LayerLosses losses_by_layer(const Question& question) {
+  const ChooseOptions& o = question.options;
+  Reading alone{"layers",
+                &experiments::kSensitivity,
+                std::min(o.window, kLayerWindow),
+                std::min(o.windows, kLayerWindows),
+                0,
+                {"contiguous"}};
+  for (const char* codec : choose::kMixtureCodecs) alone.specs.push_back(std::string("contiguous/") + codec);
+  return experiments::layer_losses(cells_of(question, alone));
+}
+
+// A size as --memory takes it, no smaller than `bytes`.
+std::string memory_for(int64_t bytes) {
+  const bool small = bytes < (int64_t{16} << 20);
+  const int64_t unit = small ? 1024 : int64_t{1} << 20;
+  return "--memory " + std::to_string((bytes + unit - 1) / unit) + (small ? "KiB" : "MiB");
+}
+
+std::string refusal(const Question& question) {
+  return "no cache keeps " + nats(question.options.most_loss) + " nats in " + question.options.memory +
+         " for " + users_text(question) + ": ";
+}
+
+[[noreturn]] void refuse_memory(const Question& question, std::span<const choose::Candidate> candidates) {
+  const choose::Candidate& smallest = *std::ranges::min_element(candidates, {}, &choose::Candidate::bytes);
+  throw std::invalid_argument(refusal(question) + "the smallest, " + smallest.spec + ", takes " +
+                              io::human_bytes(smallest.bytes) + ". Give " + memory_for(smallest.bytes) +
+                              " or more, fewer --users or a shorter --context");
+}
+
+// What would have to give where caches that fit lose too much.
+[[noreturn]] void refuse_loss(const Question& question, std::span<const choose::Candidate> candidates) {
+  const choose::Candidate* nearest = nullptr;  // of those that fit
+  const choose::Candidate* larger = nullptr;   // the fewest bytes that keep the limit by the calibration
+  const auto loss_of = [](const choose::Candidate& c) { return c.confirmed.value_or(c.calibrated); };
+  for (const choose::Candidate& c : candidates) {
+    if (c.bytes <= question.memory_bytes) {
+      if (!nearest || loss_of(c).value < loss_of(*nearest).value) nearest = &c;
+    } else if (c.calibrated.high <= question.options.most_loss && (!larger || c.bytes < larger->bytes)) {
+      larger = &c;
+    }
+  }
+  throw std::invalid_argument(refusal(question) + nearest->spec + " loses " + with_ends(loss_of(*nearest)) +
+                              ". " +
+                              (larger ? "Give " + memory_for(larger->bytes) + " for " + larger->spec + ", or"
+                                      : "Give more --windows, if its interval is wide, or") +
+                              " a larger --max-loss");
+}
+
+Question question_of(const ChooseOptions& o) {
+  const std::optional<int64_t> tokens = io::parse_token_count(o.context);
+  if (!tokens || *tokens < 1)
+    throw std::invalid_argument("--context '" + o.context + "' is no number of tokens; write 8192 or 8K");
+  const std::filesystem::path folder = folder_for(o.runs, "choose");
+  results::require_new_folder(folder);
+  std::filesystem::create_directories(folder);
+  return {o, *tokens, io::parse_bytes(o.memory, "--memory"), folder};
+}
+
+}  // namespace
+
+void add_options(CLI::App& app, ChooseOptions& options) {
+  app.add_option("--model", options.model,
+                 "as in workload.model: a name of `kvlab models`, a GGUF file or a folder")
+      ->required();
+  app.add_option("--tokenizer", options.tokenizer, "as in workload.tokenizer");
+  app.add_option("--text", options.text, "text to measure on (default: Python's documentation)");
+  app.add_option("--context", options.context, "tokens of each user, as 8K")->required();
+  app.add_option("--memory", options.memory, "memory of all caches, beside the weights, as 600MiB")
+      ->required();
+  app.add_option("--users", options.users, "users at once (default: 1)")->check(CLI::Range(1, 65536));
+  app.add_option("--max-loss", options.most_loss, "most nats above the full f32 cache (default: 0.01)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--window", options.window, "tokens of a window of the text (default: 1024)")
+      ->check(CLI::Range(2, 1 << 24));
+  app.add_option("--windows", options.windows, "windows for calibration, and others to confirm (default: 8)")
+      ->check(CLI::Range(1, 4096));
+  app.add_flag(
+      "--mixture", options.mixture,
+      "also the formats by layer that a solver finds, from a reading with each of them alone: longer");
+  app.add_option("--runs", options.runs, "new folder for both runs (default: in results/local)");
+  add_output_options(app, options.output);
+}
+
+int choose(const ChooseOptions& options) {
+  options.output.refuse_existing();
+  const Question question = question_of(options);
+  watch_signals();
+  const std::string full = "contiguous";
+  Reading calibration{"calibration", &experiments::kQuality, options.window, options.windows, 0, {full}};
+  const ModelShape shape = shape_at(question, config_of(question, calibration));
+  const std::vector<int64_t> lengths(static_cast<size_t>(options.users), question.context_tokens);
+
+  std::vector<choose::Candidate> candidates;
+  const auto add = [&](const std::string& spec) {
+    candidates.push_back(
+        {parse_layer_specs(spec).print(), predicted_bytes(parse_layer_specs(spec), shape, lengths)});
+    calibration.specs.push_back(spec);
+  };
+  for (const std::string& spec : choose::candidate_specs(shape)) add(spec);
+  if (std::ranges::none_of(candidates, [&](const auto& c) { return c.bytes <= question.memory_bytes; }))
+    refuse_memory(question, candidates);
+  if (options.mixture) {
+    const choose::LayerLosses alone = losses_by_layer(question);
+    if (alone.empty()) return kStopped;
+    const auto mixture = choose::mixture_spec(alone, shape, lengths, question.memory_bytes);
+    if (mixture && std::ranges::count(calibration.specs, *mixture) == 0) add(*mixture);
+  }
+  const auto calibrated = losses(question, calibration);
+  if (calibrated.empty()) return kStopped;
+  std::erase_if(candidates, [&](const choose::Candidate& c) { return !calibrated.contains(c.spec); });
+  for (choose::Candidate& c : candidates) c.calibrated = calibrated.at(c.spec);
+
+  const std::vector<size_t> confirmed =
+      choose::to_confirm(candidates, question.memory_bytes, options.most_loss, kMostConfirmed);
+  Reading confirmation{"confirmation",  &experiments::kQuality, options.window,
+                       options.windows, options.windows,        {full}};
+  for (const size_t i : confirmed) confirmation.specs.push_back(candidates[i].spec);
+  const auto held_out = losses(question, confirmation);
+  if (held_out.empty()) return kStopped;
+  for (const size_t i : confirmed) candidates[i].confirmed = held_out.at(candidates[i].spec);
+
+  const choose::Choice choice = choose::choice_of(candidates, options.most_loss);
+  if (choice.best.empty()) refuse_loss(question, candidates);
+  Document document(options.output, choose::kChoiceTable);
+  document.add(ChoiceTable{question, candidates, confirmed, choice});
+  std::fputs(io::printable(options.output.deliver(document.text())).c_str(), stdout);
+  return 0;
+}
+
+}  // namespace kv::cli

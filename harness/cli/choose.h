@@ -1,0 +1,32 @@
+// `kvlab choose`: the caches for a model, a context and a memory, found by measurement.
+#pragma once
+
+#include <string>
+
+#include "harness/cli/document.h"
+
+namespace CLI {
+class App;
+}
+
+namespace kv::cli {
+
+struct ChooseOptions {
+  std::string model, tokenizer, text;  // as in [workload]
+  std::string context, memory;                          // "8K", "600MiB"; the caches' alone
+  int users = 1;
+  double most_loss = 0.01;  // nats above the full f32 cache
+  int64_t window = 1024;    // tokens of a window of the text
+  int windows = 8;          // for calibration, and as many others to confirm
+  bool mixture = false;     // also the solver's formats by layer, from a reading with each alone
+  std::string runs;         // a new folder for both runs; empty: in results/local
+  TableOutput output;
+};
+
+void add_options(CLI::App& app, ChooseOptions& options);
+
+// Measures, prints the table. Returns the exit code. Throws std::invalid_argument, with what would have to give, where no cache keeps the
+// limit.
+int choose(const ChooseOptions& options);
+
+}  // namespace kv::cli

@@ -1,0 +1,79 @@
+"""`kvlab choose`: the caches for a model, a context and a memory, by measurement."""
+
+import json
+
+import pytest
+from program import HOME, assert_refused, kvlab, succeeded, table
+
+MODEL = HOME / "configs/models/kvlab-recall-1m"
+ASKED = {"model": MODEL / "kvlab-recall-1m.bin", "tokenizer": MODEL / "tok512.bin", "text": MODEL / "sample.txt", "context": "1K",
+         "memory": "1MiB", "max-loss": "0.02", "window": 128, "windows": 6}  # fmt: skip
+
+
+def choose(runs, *flags, **changed):
+    asked = {**ASKED, **{name.replace("_", "-"): value for name, value in changed.items()}, "runs": runs}
+    return kvlab("choose", *(word for name, value in asked.items() for word in ("--" + name, value)), *flags)
+
+
+def layers_bytes(bits):
+    """Of 6 layers with 2 KV heads of 32 and 1,024 tokens."""
+    return int(6 * 2 * 2 * 32 * 1024 * bits / 8)
+
+
+def test_a_choice_fits_keeps_the_limit_and_was_confirmed_elsewhere(tmp_path):
+    done = succeeded(choose(tmp_path / "runs", format="json"))
+    rows = {row["variant"]: row for row in json.loads(done.stdout)}
+    assert rows["contiguous/f16"]["bytes"] == layers_bytes(16) and rows["contiguous/f16"]["answer"] == "too_large"
+    assert rows["contiguous/q8_0"]["bytes"] == layers_bytes(8.5)
+    best = [row for row in rows.values() if row["answer"] == "best"]
+    confirmed = [row for row in rows.values() if "held_out" in row]
+    assert best and len(confirmed) <= 6
+    least = min(confirmed, key=lambda row: row["held_out"])
+    assert least["answer"] == "best"
+    for row in best:
+        assert row["bytes"] <= 1 << 20 and row["held_out"] < row["held_out_bound"] <= 0.02
+        assert row["held_out_ci_low"] <= least["held_out_ci_high"]
+    # Both readings are of the same caches and length, the second behind the first.
+    calibration, confirmation = (table(tmp_path / "runs" / name / "cells.csv") for name in ("calibration", "confirmation"))
+    assert {row["variant"] for row in calibration} == {*rows, "contiguous"}
+    assert {row["variant"] for row in confirmation} == {*(row["variant"] for row in confirmed), "contiguous"}
+    assert calibration[0]["loss"] != confirmation[0]["loss"]
+    for row in calibration[1:]:
+        assert float(row["loss_change"]) == pytest.approx(rows[row["variant"]]["calibrated"], abs=1e-12)
+    assert "text_from = 768" in (tmp_path / "runs" / "confirmation" / "config.toml").read_text()
+
+
+def test_a_mixture_by_layer_is_measured_like_the_others(tmp_path):
+    done = succeeded(choose(tmp_path / "runs", "--mixture", memory="500KiB", format="json"))
+    *_, mixture = json.loads(done.stdout)
+    assert " + " in mixture["variant"] and "f16" not in mixture["variant"].split(" + ")[0]
+    # The solver spends what a uniform format leaves, and sees what each codec does in each layer's K and V.
+    assert layers_bytes(4.5) < mixture["bytes"] <= 500 << 10
+    layers = table(tmp_path / "runs" / "layers" / "cells.csv")
+    alone = [row for row in layers if row["sensitive_layer"]]
+    assert len(alone) == 6 * 2 * 4 and {row["seq_len"] for row in layers} == {"128"}
+
+
+def test_the_answer_is_its_first_line(tmp_path):
+    done = succeeded(choose(tmp_path / "runs", memory="2MiB", users=2))
+    text = " ".join(done.stdout.split())
+    assert "keeps kvlab-recall-1m within 0.02 nats of the full f32 cache, in" in text
+    assert "for 2 users of 1,024 tokens" in text and "confirmed on the next as many" in text
+
+
+@pytest.mark.parametrize(("changed", "parts"), [
+    ({"memory": "100KiB"}, ["no cache keeps 0.02 nats in 100KiB", "the smallest", "Give --memory 432KiB or more"]),
+    ({"memory": "500KiB", "max_loss": "1e-9"}, ["no cache keeps 1e-09 nats in 500KiB", "loses", "a larger --max-loss"]),
+    ({"context": "2K"}, ["--context 2K is more than the 1024 tokens"]),
+    ({"context": "much"}, ["--context 'much' is no number of tokens"]),
+    ({"memory": "lots"}, ["--memory", "lots"]),
+    ({"windows": 60}, ["sample.txt", "tokens"]),
+])  # fmt: skip
+def test_what_cannot_be_had_is_said_with_what_would_have_to_give(changed, parts, tmp_path):
+    assert_refused(choose(tmp_path / "runs", **changed), *parts)
+
+
+def test_a_folder_with_other_files_is_kept(tmp_path):
+    (tmp_path / "mine").write_text("here")
+    assert_refused(choose(tmp_path), "holds other files")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
