@@ -13,7 +13,7 @@ namespace kv::cli {
 
 struct ChooseOptions {
   std::string model, tokenizer, text;  // as in [workload]
-  std::string context, memory;                          // "8K", "600MiB"; the caches' alone
+  std::string context, memory;         // "8K", "600MiB"; the caches' alone
   int users = 1;
   double most_loss = 0.01;  // nats above the full f32 cache
   int64_t window = 1024;    // tokens of a window of the text
