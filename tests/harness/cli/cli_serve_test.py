@@ -1,0 +1,107 @@
+"""`experiment = "serve"`: requests answered by a model over real caches, and what can go wrong meanwhile."""
+
+import signal
+
+import pytest
+from program import HOME, TIMEOUT_S, assert_refused, cells_of, no_file_beyond, run, start, succeeded, table
+
+MODEL = HOME / "configs/models/kvlab-recall-1m"
+BYTES_A_TOKEN = 6 * 2 * 2 * 32 * 2  # of the model's cache in f16
+
+CONFIG_TEXT = f"""
+experiment = "serve"
+threads = 1
+[workload]
+model = "{MODEL}/kvlab-recall-1m.bin"
+tokenizer = "{MODEL}/tok512.bin"
+text = "{MODEL}/sample.txt"
+[measure]
+repetitions = 1
+retries = 0
+[serve]
+variants = ["paged(block=16)/f16"]
+batching = ["static", "16"]
+arrivals = ["poisson(200)"]
+requests = 8
+prompt = "uniform(20,40)"
+output = "uniform(4,8)"
+max_running = 4
+"""
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    path = tmp_path_factory.mktemp("serve") / "serve.toml"
+    path.write_text(CONFIG_TEXT)
+    return path
+
+
+def served(config, out, **changed):
+    return cells_of(config, out, {"serve." + name: value for name, value in changed.items()})
+
+
+def test_all_requests_are_served_and_answered_as_alone(config, tmp_path):
+    static, continuous = served(config, tmp_path / "out")
+    for row in (static, continuous):
+        assert (row["status"], row["requests"], row["refused"]) == ("ok", "8", "0"), row["reason"]
+        assert 1 <= int(row["running_peak"]) <= 4 and float(row["served_s"]) > 0
+    tokens = [float(row["served_tokens_per_s"]) * float(row["served_s"]) for row in (static, continuous)]
+    assert tokens[0] == pytest.approx(tokens[1]) and 8 * 4 <= tokens[0] <= 8 * 8
+
+
+def test_requests_that_never_fit_are_refused_and_the_others_served(config, tmp_path):
+    # Prompts of up to 80 tokens, answers of up to 8, in a context of 64.
+    for row in served(config, tmp_path / "out", context=64, prompt="uniform(20,80)"):
+        assert row["status"] == "ok", row["reason"]
+        assert 0 < int(row["refused"]) < 8
+
+
+def test_a_room_for_no_request_says_so(config, tmp_path):
+    done = run(config, tmp_path / "out", {"serve.room": ["20KiB"]})
+    assert done.returncode == 2
+    assert "none of 2 cells was measured" in done.stderr and "no room for a single sequence" in done.stderr
+    assert {row["status"] for row in table(tmp_path / "out" / "cells.csv")} == {"unsupported"}
+
+
+def test_a_small_room_preempts_and_changes_no_answer(config, tmp_path):
+    room = f"{3 * 48 * BYTES_A_TOKEN}B"  # of three requests, while four run
+    rows = served(config, tmp_path / "out", room=[room], batching=["16"], output="uniform(16,24)")
+    (row,) = rows
+    assert row["status"] == "ok", row["reason"]
+    assert int(row["held_peak_bytes"]) <= int(row["room_bytes"])
+    assert int(row["preemptions"]) > 0
+
+
+def test_an_interrupted_run_goes_on(config, tmp_path):
+    points = {"serve.arrivals": ["poisson(200)", "poisson(100)", "poisson(50)"], "measure.repetitions": 3}
+    child = start(config, tmp_path / "out", points)
+    for line in child.stderr:
+        if line.startswith("[2/"):
+            break
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=TIMEOUT_S)
+    assert child.returncode == 130
+    before = {row["cell"]: row for row in table(tmp_path / "out" / "cells.csv")}
+    assert 2 <= len(before) < 6
+    succeeded(run(config, tmp_path / "out", "--resume", points))
+    after = {row["cell"]: row for row in table(tmp_path / "out" / "cells.csv")}
+    assert len(after) == 6 and all(after[cell] == row for cell, row in before.items())
+
+
+def test_a_full_disk_ends_the_run_in_one_line(config, tmp_path):
+    done = run(config, tmp_path / "out", preexec_fn=no_file_beyond(3000))
+    assert_refused(done, "cannot write", "File too large")
+    assert not (tmp_path / "out" / "cells.csv").exists()
+
+
+@pytest.mark.parametrize(("changed", "parts"), [
+    ({"serve.batching": ["sometimes"]}, ["batching 'sometimes'", "static", "whole", "128"]),
+    ({"serve.sharing": ["perhaps"]}, ["'perhaps' is neither"]),
+    ({"serve.context": 5000}, ["5000 tokens are past the model's rotary table of 1024 positions"]),
+    ({"serve.arrivals": ["trace"]}, ["arrivals", "needs a trace"]),
+    ({"serve.room": ["plenty"]}, ["plenty"]),
+])  # fmt: skip
+def test_mistakes_are_refused_before_anything_is_written(config, changed, parts, tmp_path):
+    assert_refused(run(config, tmp_path / "out", changed), *parts, out=tmp_path / "out")
+
+
