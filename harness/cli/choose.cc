@@ -185,8 +185,9 @@ config::Config config_of(const Question& question, const Reading& reading) {
   return experiments::load_config(path.string(), overrides);
 }
 
-// The model's shape at the whole context, without measuring anything.
-ModelShape shape_at(const Question& question, const config::Config& config) {
+// The model's shape at the whole context, without measuring anything. What a mistake leaves in the folder is removed.
+ModelShape shape_at(const Question& question, const Reading& reading) try {
+  const config::Config config = config_of(question, reading);
   const memory::RunContext context(config.device, config.isa, config.threads);
   const experiments::Sweep sweep = experiments::plan_sweep(config, context);
   const measure::SweepPoint& point = sweep.points.front();
@@ -197,6 +198,9 @@ ModelShape shape_at(const Question& question, const config::Config& config) {
   ModelShape shape = measure::cache_shape(point, question.options.users);
   shape.max_tokens = question.context_tokens;
   return shape;
+} catch (...) {
+  std::filesystem::remove_all(question.folder);
+  throw;
 }
 
 // The cells of a run; empty if it was stopped.
@@ -252,6 +256,7 @@ std::string refusal(const Question& question) {
 }
 
 [[noreturn]] void refuse_memory(const Question& question, std::span<const choose::Candidate> candidates) {
+  std::filesystem::remove_all(question.folder);
   const choose::Candidate& smallest = *std::ranges::min_element(candidates, {}, &choose::Candidate::bytes);
   throw std::invalid_argument(refusal(question) + "the smallest, " + smallest.spec + ", takes " +
                               io::human_bytes(smallest.bytes) + ". Give " + memory_for(smallest.bytes) +
@@ -281,10 +286,11 @@ Question question_of(const ChooseOptions& o) {
   const std::optional<int64_t> tokens = io::parse_token_count(o.context);
   if (!tokens || *tokens < 1)
     throw std::invalid_argument("--context '" + o.context + "' is no number of tokens; write 8192 or 8K");
+  const int64_t memory_bytes = io::parse_bytes(o.memory, "--memory");
   const std::filesystem::path folder = folder_for(o.runs, "choose");
   results::require_new_folder(folder);
   std::filesystem::create_directories(folder);
-  return {o, *tokens, io::parse_bytes(o.memory, "--memory"), folder};
+  return {o, *tokens, memory_bytes, folder};
 }
 
 }  // namespace
@@ -318,7 +324,10 @@ int choose(const ChooseOptions& options) {
   watch_signals();
   const std::string full = "contiguous";
   Reading calibration{"calibration", &experiments::kQuality, options.window, options.windows, 0, {full}};
-  const ModelShape shape = shape_at(question, config_of(question, calibration));
+  Reading confirmation{"confirmation",  &experiments::kQuality, options.window,
+                       options.windows, options.windows,        {full}};
+  // The confirmation needs the longer text, which is better known before the calibration.
+  const ModelShape shape = shape_at(question, confirmation);
   const std::vector<int64_t> lengths(static_cast<size_t>(options.users), question.context_tokens);
 
   std::vector<choose::Candidate> candidates;
@@ -343,8 +352,6 @@ int choose(const ChooseOptions& options) {
 
   const std::vector<size_t> confirmed =
       choose::to_confirm(candidates, question.memory_bytes, options.most_loss, kMostConfirmed);
-  Reading confirmation{"confirmation",  &experiments::kQuality, options.window,
-                       options.windows, options.windows,        {full}};
   for (const size_t i : confirmed) confirmation.specs.push_back(candidates[i].spec);
   const auto held_out = losses(question, confirmation);
   if (held_out.empty()) return kStopped;

@@ -63,14 +63,19 @@ def test_the_answer_is_its_first_line(tmp_path):
 
 @pytest.mark.parametrize(("changed", "parts"), [
     ({"memory": "100KiB"}, ["no cache keeps 0.02 nats in 100KiB", "the smallest", "Give --memory 432KiB or more"]),
-    ({"memory": "500KiB", "max_loss": "1e-9"}, ["no cache keeps 1e-09 nats in 500KiB", "loses", "a larger --max-loss"]),
     ({"context": "2K"}, ["--context 2K is more than the 1024 tokens"]),
     ({"context": "much"}, ["--context 'much' is no number of tokens"]),
     ({"memory": "lots"}, ["--memory", "lots"]),
-    ({"windows": 60}, ["sample.txt", "tokens"]),
+    ({"windows": 60}, ["sample.txt from token 7680 on has", "60 windows of 128 need 7681"]),
+    ({"model": "nowhere.bin"}, ["nowhere.bin"]),
 ])  # fmt: skip
-def test_what_cannot_be_had_is_said_with_what_would_have_to_give(changed, parts, tmp_path):
-    assert_refused(choose(tmp_path / "runs", **changed), *parts)
+def test_what_cannot_be_is_refused_before_anything_is_measured(changed, parts, tmp_path):
+    assert_refused(choose(tmp_path / "runs", **changed), *parts, out=tmp_path / "runs")
+
+
+def test_where_nothing_keeps_the_limit_the_line_says_what_would(tmp_path):
+    done = choose(tmp_path / "runs", memory="500KiB", max_loss="1e-9")
+    assert_refused(done, "no cache keeps 1e-09 nats in 500KiB for 1 user of 1,024 tokens", "loses", "or a larger --max-loss")
 
 
 def test_a_folder_with_other_files_is_kept(tmp_path):
