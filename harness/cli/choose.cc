@@ -204,6 +204,19 @@ std::string refusal(const ChoiceQuestion& question) {
       ". Give a smaller --tokens-per-second, fewer --users, a shorter --context or a larger --max-loss");
 }
 
+// Gives those that keep the limit their speeds. Throws std::invalid_argument where none does.
+Speeds time_those_that_keep(const ChoiceQuestion& question, std::span<choose::Candidate> candidates) {
+  const std::vector<size_t> keeping = choose::keeping(candidates, question.options.most_loss);
+  if (keeping.empty()) refuse_loss(question, candidates);
+  std::vector<std::string> timed;
+  for (const size_t i : keeping) timed.push_back(candidates[i].spec);
+  const Speeds speeds = speeds_of(question, timed);
+  for (choose::Candidate& c : candidates) {
+    if (speeds.by_spec.contains(c.spec)) c.speed = speeds.by_spec.at(c.spec);
+  }
+  return speeds;
+}
+
 ChoiceQuestion question_of(const ChooseOptions& o) {
   const std::optional<int64_t> tokens = io::parse_token_count(o.context);
   if (!tokens || *tokens < 1)
@@ -302,15 +315,8 @@ int choose(const ChooseOptions& options) {
   if (held_out.empty()) return kStopped;
   for (const size_t i : confirmed) candidates[i].confirmed = held_out.at(candidates[i].spec);
 
-  const std::vector<size_t> keeping = choose::keeping(candidates, options.most_loss);
-  if (keeping.empty()) refuse_loss(question, candidates);
-  std::vector<std::string> timed;
-  for (const size_t i : keeping) timed.push_back(candidates[i].spec);
-  const Speeds speeds = speeds_of(question, timed);
+  const Speeds speeds = time_those_that_keep(question, candidates);
   if (!speeds.finished) return kStopped;
-  for (choose::Candidate& c : candidates) {
-    if (speeds.by_spec.contains(c.spec)) c.speed = speeds.by_spec.at(c.spec);
-  }
   const choose::Choice choice = choose::choice_of(candidates, options.most_loss, options.least_rate);
   if (choice.best.empty()) refuse_speed(question, candidates, speeds);
   Document document(options.output, choose::kChoiceTable);
