@@ -138,10 +138,11 @@ io::TextTable text_table(const ChoiceTable& table, io::Units units) {
                                     {c.speed ? rate_text(*c.speed) : "-"},
                                     {answer_of(table, i)}}});
   }
-  text.notes.push_back({"", "Calibrated on the first " + windows_text(question) +
-                                " of the text, confirmed on the next as many; " +
-                                "losses at longer contexts than a window are not measured. All runs: " +
-                                question.folder.string()});
+  text.notes.push_back(
+      {"",
+       "Calibrated on the first " + windows_text(question) + " of the text, confirmed on the next as many; " +
+           "losses at longer contexts than a window are not measured. Its runs as a page: " + "kvlab plot " +
+           question.folder.string() + "/*/ --out PAGE"});
   if (!question.left_out.empty())
     text.notes.push_back({"", "Left out to keep --minutes: " + question.left_out});
   return text;
