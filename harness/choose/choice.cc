@@ -43,17 +43,25 @@ std::vector<size_t> to_confirm(std::span<const Candidate> candidates, int64_t me
   return confirmed;
 }
 
-Choice choice_of(std::span<const Candidate> candidates, double most_loss) {
+std::vector<size_t> keeping(std::span<const Candidate> candidates, double most_loss) {
   const auto together = static_cast<int>(std::count_if(
       candidates.begin(), candidates.end(), [](const Candidate& c) { return c.confirmed.has_value(); }));
-  Choice choice;
+  std::vector<size_t> kept;
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (candidates[i].confirmed && upper_bound(*candidates[i].confirmed, together) <= most_loss)
-      choice.best.push_back(i);
+      kept.push_back(i);
   }
-  if (choice.best.empty()) return choice;
-  std::stable_sort(choice.best.begin(), choice.best.end(),
+  std::stable_sort(kept.begin(), kept.end(),
                    [&](size_t a, size_t b) { return candidates[a].bytes < candidates[b].bytes; });
+  return kept;
+}
+
+Choice choice_of(std::span<const Candidate> candidates, double most_loss, double least_rate) {
+  Choice choice{keeping(candidates, most_loss)};
+  std::erase_if(choice.best, [&](size_t i) {
+    return least_rate > 0 && !(candidates[i].speed && candidates[i].speed->low >= least_rate);
+  });
+  if (choice.best.empty()) return choice;
   choice.fewest = choice.best.front();
   const size_t least = *std::min_element(choice.best.begin(), choice.best.end(), [&](size_t a, size_t b) {
     return candidates[a].confirmed->value < candidates[b].confirmed->value;

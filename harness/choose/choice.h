@@ -15,11 +15,17 @@ struct ExtraLoss {
   double value = 0, low = 0, high = 0;
 };
 
+// Tokens a second of each user while all decode, with the ends of its 95 % interval.
+struct Rate {
+  double value = 0, low = 0, high = 0;
+};
+
 struct Candidate {
   std::string spec;
   int64_t bytes = 0;  // of all users' caches at the whole context
   ExtraLoss calibrated = {};
   std::optional<ExtraLoss> confirmed = {};  // on held-out text
+  std::optional<Rate> speed = {};
 };
 
 // The one-sided bound that the true losses of `together` caches all keep with 95 % (Bonferroni).
@@ -31,12 +37,14 @@ double upper_bound(const ExtraLoss& loss, int together);
 std::vector<size_t> to_confirm(std::span<const Candidate> candidates, int64_t memory_bytes, double most_loss,
                                size_t most);
 
+// Those confirmed whose upper bound keeps the limit, fewest bytes first.
+std::vector<size_t> keeping(std::span<const Candidate> candidates, double most_loss);
+
+// Of those that keep the limit, and whose rate's whole interval is `least_rate` or more where that is not 0.
 struct Choice {
-  std::vector<size_t>
-      best;  // keep the limit and cannot be told apart from the one with the least loss, fewest bytes first
-  std::optional<size_t> fewest = {};  // keeps the limit in the fewest bytes
+  std::vector<size_t> best;  // cannot be told apart from the one with the least loss, fewest bytes first
+  std::optional<size_t> fewest = {};  // bytes
 };
-// Judges confirmed caches by their held-out losses; a cache keeps the limit if its upper bound does.
-Choice choice_of(std::span<const Candidate> candidates, double most_loss);
+Choice choice_of(std::span<const Candidate> candidates, double most_loss, double least_rate = 0);
 
 }  // namespace kv::choose

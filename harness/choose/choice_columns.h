@@ -22,15 +22,23 @@ inline constexpr results::NumberColumn kHeldOutHigh{"held_out_ci_high", "nats",
                                                     "upper end of the 95 % interval of held_out"};
 inline constexpr results::NumberColumn kHeldOutBound{
     "held_out_bound", "nats", "bound that the true losses of all confirmed caches keep together with 95 %"};
+inline constexpr results::NumberColumn kUserRate{
+    "user_tokens_per_s", "tokens/s",
+    "tokens a second of each user at the context while all decode, for caches that keep the limit"};
+inline constexpr results::NumberColumn kUserRateLow{"user_tokens_per_s_ci_low", "tokens/s",
+                                                    "lower end of the 95 % interval of user_tokens_per_s"};
+inline constexpr results::NumberColumn kUserRateHigh{"user_tokens_per_s_ci_high", "tokens/s",
+                                                     "upper end of the 95 % interval of user_tokens_per_s"};
 inline constexpr auto kAnswer =
     results::TextColumn{
         "answer", "",
-        "chosen: keeps the limit, and nothing is surely better; worse: keeps it, another is surely "
-        "better; over: its bound is above the limit; too_large: for the memory; left: not confirmed"}
-        .one_of("best keeps over too_large left");
-inline constexpr auto kChoiceColumns =
-    results::column_list(results::kVariant, kBytes, kCalibrated, kCalibratedLow, kCalibratedHigh, kHeldOut,
-                         kHeldOutLow, kHeldOutHigh, kHeldOutBound, kAnswer);
+        "best: keeps the limits, and nothing is surely better; keeps: keeps them, another is surely better; "
+        "slow: for --tokens-per-second; over: its bound is above the limit; too_large: for the memory; "
+        "left: not confirmed"}
+        .one_of("best keeps slow over too_large left");
+inline constexpr auto kChoiceColumns = results::column_list(
+    results::kVariant, kBytes, kCalibrated, kCalibratedLow, kCalibratedHigh, kHeldOut, kHeldOutLow,
+    kHeldOutHigh, kHeldOutBound, kUserRate, kUserRateLow, kUserRateHigh, kAnswer);
 inline const results::Table kChoiceTable{"the table of choices",
                                          {kChoiceColumns.begin(), kChoiceColumns.end()}};
 

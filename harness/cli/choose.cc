@@ -1,34 +1,22 @@
 #include "harness/cli/choose.h"
 
-#include <toml++/toml.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <sstream>
 #include <stdexcept>
 
 #include "harness/choose/candidates.h"
-#include "harness/choose/choice.h"
 #include "harness/choose/choice_columns.h"
-#include "harness/choose/mixture.h"
+#include "harness/cli/choose_readings.h"
 #include "harness/cli/commands.h"
-#include "harness/cli/progress.h"
-#include "harness/experiments/driver.h"
-#include "harness/experiments/experiment.h"
 #include "harness/experiments/list.h"
-#include "harness/experiments/plan.h"
-#include "harness/experiments/sensitivity.h"
 #include "harness/io/bytes.h"
 #include "harness/io/text.h"
 #include "harness/io/token_count.h"
-#include "harness/measure/prediction_columns.h"
-#include "harness/memory/run_context.h"
-#include "harness/model/model.h"
-#include "harness/results/append_file.h"
 #include "harness/results/results_folder.h"
 #include "harness/tables/fit_table.h"
 
@@ -36,20 +24,10 @@ namespace kv::cli {
 namespace {
 
 constexpr size_t kMostConfirmed = 6, kLongestLabel = 44;
-// A mixture's layers are read with each codec alone, hundreds of caches, so on fewer tokens.
-constexpr int64_t kLayerWindow = 256;
-constexpr int kLayerWindows = 4;
-
-// What all steps of a choice know.
-struct Question {
-  const ChooseOptions& options;
-  int64_t context_tokens, memory_bytes;
-  std::filesystem::path folder;
-};
 
 // A choice and the candidates it was made among, for Document.
 struct ChoiceTable {
-  const Question& question;
+  const ChoiceQuestion& question;
   const std::vector<choose::Candidate>& candidates;
   const std::vector<size_t>& confirmed;
   const choose::Choice& choice;
@@ -65,15 +43,21 @@ std::string with_ends(const choose::ExtraLoss& loss) {
   return nats(loss.value) + " (" + nats(loss.low) + " to " + nats(loss.high) + ")";
 }
 
+std::string rate_text(const choose::Rate& rate) {
+  const char* form = rate.low < 100 ? "%.3g (%.3g–%.3g)" : "%.0f (%.0f–%.0f)";
+  char text[96];
+  std::snprintf(text, sizeof text, form, rate.value, rate.low, rate.high);
+  return text;
+}
+
 std::string answer_of(const ChoiceTable& table, size_t i) {
   const choose::Candidate& candidate = table.candidates[i];
   if (candidate.bytes > table.question.memory_bytes) return "too_large";
   if (!candidate.confirmed) return "left";
   if (std::ranges::count(table.choice.best, i)) return "best";
-  return choose::upper_bound(*candidate.confirmed, static_cast<int>(table.confirmed.size())) <=
-                 table.question.options.most_loss
-             ? "keeps"
-             : "over";
+  const ChooseOptions& o = table.question.options;
+  if (!std::ranges::count(choose::keeping(table.candidates, o.most_loss), i)) return "over";
+  return o.least_rate > 0 && !(candidate.speed && candidate.speed->low >= o.least_rate) ? "slow" : "keeps";
 }
 
 std::vector<results::Row> results_of(const ChoiceTable& table) {
@@ -93,25 +77,30 @@ std::vector<results::Row> results_of(const ChoiceTable& table) {
       row[choose::kHeldOutBound] =
           choose::upper_bound(*candidate.confirmed, static_cast<int>(table.confirmed.size()));
     }
+    if (candidate.speed) {
+      row[choose::kUserRate] = candidate.speed->value;
+      row[choose::kUserRateLow] = candidate.speed->low;
+      row[choose::kUserRateHigh] = candidate.speed->high;
+    }
     row[choose::kAnswer] = answer_of(table, i);
   }
   return rows;
 }
 
-std::string users_text(const Question& question) {
+std::string users_text(const ChoiceQuestion& question) {
   const int users = question.options.users;
   return std::to_string(users) + (users == 1 ? " user" : " users") + " of " +
          tables::grouped(question.context_tokens) + " tokens";
 }
 
 // "8 windows of 1,024 tokens"
-std::string windows_text(const ChooseOptions& o) {
-  return std::to_string(o.windows) + (o.windows == 1 ? " window" : " windows") + " of " +
-         tables::grouped(o.window) + " tokens";
+std::string windows_text(const ChoiceQuestion& question) {
+  return std::to_string(question.windows) + (question.windows == 1 ? " window" : " windows") + " of " +
+         tables::grouped(question.options.window) + " tokens";
 }
 
 io::TextTable text_table(const ChoiceTable& table, io::Units units) {
-  const Question& question = table.question;
+  const ChoiceQuestion& question = table.question;
   const ChooseOptions& o = question.options;
   const choose::Candidate& first = table.candidates[table.choice.best.front()];
   io::TextTable text;
@@ -121,6 +110,8 @@ io::TextTable text_table(const ChoiceTable& table, io::Units units) {
   text.facts = "On held-out text it loses " + with_ends(*first.confirmed) +
                " nats; its true loss and those of all " + std::to_string(table.confirmed.size()) +
                " caches confirmed are below their bounds with 95 % together.";
+  if (first.speed)
+    text.facts += " Each user gets " + rate_text(*first.speed) + " tokens a second on this machine.";
   if (table.choice.best.size() > 1)
     text.facts += " It has the fewest bytes of those that cannot be told apart from the best.";
   if (const choose::Candidate& fewest = table.candidates[*table.choice.fewest]; &fewest != &first) {
@@ -129,8 +120,8 @@ io::TextTable text_table(const ChoiceTable& table, io::Units units) {
                   ".";
   }
   text.corner = "cache";
-  text.heads = {
-      {"bytes"}, {"calibrated, nats", "(95 %)"}, {"held out, nats", "(95 %)"}, {"bound"}, {"answer"}};
+  text.heads = {{"bytes"}, {"calibrated, nats", "(95 %)"}, {"held out, nats", "(95 %)"},
+                {"bound"}, {"tokens/s", "(95 %)"},         {"answer"}};
   std::vector<size_t> order = table.choice.best;
   for (size_t i = 0; i < table.candidates.size(); ++i)
     if (!std::ranges::count(table.choice.best, i)) order.push_back(i);
@@ -144,103 +135,17 @@ io::TextTable text_table(const ChoiceTable& table, io::Units units) {
                                     {with_ends(c.calibrated)},
                                     {c.confirmed ? with_ends(*c.confirmed) : "-"},
                                     {c.confirmed ? nats(choose::upper_bound(*c.confirmed, together)) : "-"},
+                                    {c.speed ? rate_text(*c.speed) : "-"},
                                     {answer_of(table, i)}}});
   }
   text.notes.push_back(
-      {"", "Calibrated on the first " + windows_text(o) + " of the text, confirmed on the next as many; " +
-               "longer contexts than a window are not measured. Both runs: " + question.folder.string()});
+      {"",
+       "Calibrated on the first " + windows_text(question) + " of the text, confirmed on the next as many; " +
+           "losses at longer contexts than a window are not measured. Its runs as a page: " + "kvlab plot " +
+           question.folder.string() + "/*/ --out PAGE"});
+  if (!question.left_out.empty())
+    text.notes.push_back({"", "Left out to keep --minutes: " + question.left_out});
   return text;
-}
-
-std::string quoted_list(const std::vector<std::string>& specs) {
-  toml::array list;
-  for (const std::string& spec : specs) list.push_back(spec);
-  std::ostringstream text;
-  text << list;
-  return text.str();
-}
-
-// One run: an experiment of the text's windows from number `first_window` on.
-struct Reading {
-  std::string name;
-  const experiments::Experiment* experiment;
-  int64_t window;  // tokens
-  int windows, first_window;
-  std::vector<std::string> specs;
-};
-
-config::Config config_of(const Question& question, const Reading& reading) {
-  const ChooseOptions& o = question.options;
-  const std::filesystem::path path = question.folder / (reading.name + ".toml");
-  const std::string_view name = reading.experiment->info.name;
-  std::ostringstream text;
-  text << "experiment = \"" << name << "\"\n[workload]\ntext_from = " << reading.first_window * reading.window
-       << "\n[" << name << "]\nseq_len = " << reading.window << "\nbatch = " << reading.windows
-       << "\nvariants = " << quoted_list(reading.specs) << "\n";
-  results::write_whole(path, text.str());
-  config::Overrides overrides;
-  overrides.workload.model = o.model;
-  overrides.workload.tokenizer = o.tokenizer;
-  overrides.workload.text = o.text;
-  return experiments::load_config(path.string(), overrides);
-}
-
-// The model's shape at the whole context, without measuring anything. What a mistake leaves in the folder is removed.
-ModelShape shape_at(const Question& question, const Reading& reading) try {
-  const config::Config config = config_of(question, reading);
-  const memory::RunContext context(config.device, config.isa, config.threads);
-  const experiments::Sweep sweep = experiments::plan_sweep(config, context);
-  const measure::SweepPoint& point = sweep.points.front();
-  const int most = point.source->model()->config().max_tokens;
-  if (question.context_tokens > most)
-    throw std::invalid_argument("--context " + question.options.context + " is more than the " +
-                                std::to_string(most) + " tokens that the model was trained for");
-  ModelShape shape = measure::cache_shape(point, question.options.users);
-  shape.max_tokens = question.context_tokens;
-  return shape;
-} catch (...) {
-  std::filesystem::remove_all(question.folder);
-  throw;
-}
-
-// The cells of a run; empty if it was stopped.
-std::vector<results::Row> cells_of(const Question& question, const Reading& reading) {
-  Progress progress;
-  const experiments::RunOutcome outcome = experiments::run_config(
-      config_of(question, reading),
-      {.out = question.folder / reading.name,
-       .stop = is_stopped,
-       .note = [&](const std::string& line) { progress.note(line); },
-       .progress =
-           [&](int done, int total, const std::string& what, double weight, double all) {
-             progress.update(done, total, reading.name + ": " + what, weight, all);
-           }});
-  progress.clear();
-  return outcome.finished ? outcome.cells : std::vector<results::Row>{};
-}
-
-// Losses above the full f32 cache, by spec. Empty if the run was stopped.
-std::map<std::string, choose::ExtraLoss> losses(const Question& question, const Reading& reading) {
-  std::map<std::string, choose::ExtraLoss> by_spec;
-  for (const results::Row& row : cells_of(question, reading)) {
-    const results::Number &value = row[measure::kLossChange], &low = row[measure::kLossChangeCiLow],
-                          &high = row[measure::kLossChangeCiHigh];
-    if (value && low && high) by_spec[row[results::kVariant]] = {*value, *low, *high};
-  }
-  return by_spec;
-}
-
-// What each codec of a mixture does in each layer's K or V alone, on a part of the windows of the calibration. Empty if stopped.
-choose::LayerLosses losses_by_layer(const Question& question) {
-  const ChooseOptions& o = question.options;
-  Reading alone{"layers",
-                &experiments::kSensitivity,
-                std::min(o.window, kLayerWindow),
-                std::min(o.windows, kLayerWindows),
-                0,
-                {"contiguous"}};
-  for (const char* codec : choose::kMixtureCodecs) alone.specs.push_back(std::string("contiguous/") + codec);
-  return experiments::layer_losses(cells_of(question, alone));
 }
 
 // A size as --memory takes it, no smaller than `bytes`.
@@ -250,12 +155,13 @@ std::string memory_for(int64_t bytes) {
   return "--memory " + std::to_string((bytes + unit - 1) / unit) + (small ? "KiB" : "MiB");
 }
 
-std::string refusal(const Question& question) {
+std::string refusal(const ChoiceQuestion& question) {
   return "no cache keeps " + nats(question.options.most_loss) + " nats in " + question.options.memory +
          " for " + users_text(question) + ": ";
 }
 
-[[noreturn]] void refuse_memory(const Question& question, std::span<const choose::Candidate> candidates) {
+[[noreturn]] void refuse_memory(const ChoiceQuestion& question,
+                                std::span<const choose::Candidate> candidates) {
   std::filesystem::remove_all(question.folder);
   const choose::Candidate& smallest = *std::ranges::min_element(candidates, {}, &choose::Candidate::bytes);
   throw std::invalid_argument(refusal(question) + "the smallest, " + smallest.spec + ", takes " +
@@ -264,7 +170,7 @@ std::string refusal(const Question& question) {
 }
 
 // What would have to give where caches that fit lose too much.
-[[noreturn]] void refuse_loss(const Question& question, std::span<const choose::Candidate> candidates) {
+[[noreturn]] void refuse_loss(const ChoiceQuestion& question, std::span<const choose::Candidate> candidates) {
   const choose::Candidate* nearest = nullptr;  // of those that fit
   const choose::Candidate* larger = nullptr;   // the fewest bytes that keep the limit by the calibration
   const auto loss_of = [](const choose::Candidate& c) { return c.confirmed.value_or(c.calibrated); };
@@ -282,20 +188,61 @@ std::string refusal(const Question& question) {
                               " a larger --max-loss");
 }
 
-Question question_of(const ChooseOptions& o) {
+// Where caches keep the loss and not the speed.
+[[noreturn]] void refuse_speed(const ChoiceQuestion& question, std::span<const choose::Candidate> candidates,
+                               const Speeds& speeds) {
+  const choose::Candidate* fastest = nullptr;
+  for (const choose::Candidate& c : candidates) {
+    if (c.speed && (!fastest || c.speed->value > fastest->speed->value)) fastest = &c;
+  }
+  char wanted[32];
+  std::snprintf(wanted, sizeof wanted, "%g", question.options.least_rate);
+  throw std::invalid_argument(
+      "no cache confirmed to keep " + nats(question.options.most_loss) + " nats gives " +
+      users_text(question) + " " + wanted + " tokens a second each: " +
+      (fastest ? "the fastest, " + fastest->spec + ", gives " + rate_text(*fastest->speed)
+               : "none could be timed, " + speeds.missing) +
+      ". Give a smaller --tokens-per-second, fewer --users, a shorter --context or a larger --max-loss");
+}
+
+// Gives those that keep the limit their speeds. Throws std::invalid_argument where none does.
+Speeds time_those_that_keep(const ChoiceQuestion& question, std::span<choose::Candidate> candidates) {
+  const std::vector<size_t> keeping = choose::keeping(candidates, question.options.most_loss);
+  if (keeping.empty()) refuse_loss(question, candidates);
+  std::vector<std::string> timed;
+  for (const size_t i : keeping) timed.push_back(candidates[i].spec);
+  const Speeds speeds = speeds_of(question, timed);
+  for (choose::Candidate& c : candidates) {
+    if (speeds.by_spec.contains(c.spec)) c.speed = speeds.by_spec.at(c.spec);
+  }
+  return speeds;
+}
+
+ChoiceQuestion question_of(const ChooseOptions& o) {
   const std::optional<int64_t> tokens = io::parse_token_count(o.context);
   if (!tokens || *tokens < 1)
     throw std::invalid_argument("--context '" + o.context + "' is no number of tokens; write 8192 or 8K");
   const int64_t memory_bytes = io::parse_bytes(o.memory, "--memory");
+  if (const int fewest = fewest_windows(o.window); o.windows < fewest)
+    throw std::invalid_argument("--windows " + std::to_string(o.windows) + " of " + std::to_string(o.window) +
+                                " tokens are too few for an interval; give " + std::to_string(fewest) +
+                                " or more");
   const std::filesystem::path folder = folder_for(o.runs, "choose");
   results::require_new_folder(folder);
   std::filesystem::create_directories(folder);
-  return {o, *tokens, memory_bytes, folder};
+  return {o, *tokens, memory_bytes, folder, o.windows, o.mixture};
 }
 
 }  // namespace
 
 void add_options(CLI::App& app, ChooseOptions& options) {
+  const CLI::Validator positive(
+      [](const std::string& text) {
+        double value = 0;
+        const bool good = CLI::detail::lexical_cast(text, value) && value > 0 && std::isfinite(value);
+        return good ? std::string() : "'" + text + "' is no positive number";
+      },
+      "");
   app.add_option("--model", options.model,
                  "as in workload.model: a name of `kvlab models`, a GGUF file or a folder")
       ->required();
@@ -306,7 +253,13 @@ void add_options(CLI::App& app, ChooseOptions& options) {
       ->required();
   app.add_option("--users", options.users, "users at once (default: 1)")->check(CLI::Range(1, 65536));
   app.add_option("--max-loss", options.most_loss, "most nats above the full f32 cache (default: 0.01)")
-      ->check(CLI::PositiveNumber);
+      ->check(positive);
+  app.add_option("--tokens-per-second", options.least_rate,
+                 "least tokens a second of each user at the context, on this machine (default: any)")
+      ->check(positive);
+  app.add_option("--minutes", options.minutes,
+                 "for all that is measured, beside downloads: fewer windows, or no mixture (default: any)")
+      ->check(positive);
   app.add_option("--window", options.window, "tokens of a window of the text (default: 1024)")
       ->check(CLI::Range(2, 1 << 24));
   app.add_option("--windows", options.windows, "windows for calibration, and others to confirm (default: 8)")
@@ -314,13 +267,13 @@ void add_options(CLI::App& app, ChooseOptions& options) {
   app.add_flag(
       "--mixture", options.mixture,
       "also the formats by layer that a solver finds, from a reading with each of them alone: longer");
-  app.add_option("--runs", options.runs, "new folder for both runs (default: in results/local)");
+  app.add_option("--runs", options.runs, "new folder for all runs (default: in results/local)");
   add_output_options(app, options.output);
 }
 
 int choose(const ChooseOptions& options) {
   options.output.refuse_existing();
-  const Question question = question_of(options);
+  ChoiceQuestion question = question_of(options);
   watch_signals();
   const std::string full = "contiguous";
   Reading calibration{"calibration", &experiments::kQuality, options.window, options.windows, 0, {full}};
@@ -339,7 +292,13 @@ int choose(const ChooseOptions& options) {
   for (const std::string& spec : choose::candidate_specs(shape)) add(spec);
   if (std::ranges::none_of(candidates, [&](const auto& c) { return c.bytes <= question.memory_bytes; }))
     refuse_memory(question, candidates);
-  if (options.mixture) {
+  if (options.minutes > 0) {
+    if (!fit_into_minutes(question, calibration, shape, kMostConfirmed)) return kStopped;
+    if (!question.left_out.empty())
+      std::fprintf(stderr, "kvlab: left out to keep --minutes: %s\n", question.left_out.c_str());
+    calibration.windows = confirmation.windows = confirmation.first_window = question.windows;
+  }
+  if (question.mixture) {
     const choose::LayerLosses alone = losses_by_layer(question);
     if (alone.empty()) return kStopped;
     const auto mixture = choose::mixture_spec(alone, shape, lengths, question.memory_bytes);
@@ -357,8 +316,10 @@ int choose(const ChooseOptions& options) {
   if (held_out.empty()) return kStopped;
   for (const size_t i : confirmed) candidates[i].confirmed = held_out.at(candidates[i].spec);
 
-  const choose::Choice choice = choose::choice_of(candidates, options.most_loss);
-  if (choice.best.empty()) refuse_loss(question, candidates);
+  const Speeds speeds = time_those_that_keep(question, candidates);
+  if (!speeds.finished) return kStopped;
+  const choose::Choice choice = choose::choice_of(candidates, options.most_loss, options.least_rate);
+  if (choice.best.empty()) refuse_speed(question, candidates, speeds);
   Document document(options.output, choose::kChoiceTable);
   document.add(ChoiceTable{question, candidates, confirmed, choice});
   std::fputs(io::printable(options.output.deliver(document.text())).c_str(), stdout);

@@ -22,6 +22,7 @@
 #include "harness/cli/terminal.h"
 #include "harness/experiments/driver.h"
 #include "harness/experiments/experiment.h"
+#include "harness/experiments/loss_by_position.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/io/bytes.h"
 #include "harness/io/json.h"
@@ -29,6 +30,7 @@
 #include "harness/io/paths.h"
 #include "harness/io/python.h"
 #include "harness/io/text.h"
+#include "harness/measure/prediction_columns.h"
 #include "harness/results/cell_columns.h"
 #include "harness/results/results_folder.h"
 #include "harness/results/table.h"
@@ -138,8 +140,15 @@ int run(const RunOptions& options) {
 }
 
 std::string summary_text(std::span<const results::Row> cells, const std::string& folder, bool full) {
-  return io::printable(summary(
-      cells, {.full = full, .width = summary_width(), .more = "kvlab summary " + folder + " --table full"}));
+  const std::filesystem::path positions = std::filesystem::path(folder) / measure::kPositions.file;
+  const std::string by_position =
+      std::filesystem::exists(positions)
+          ? experiments::loss_by_position(cells, results::read_csv(positions, measure::kPositions))
+          : "";
+  return io::printable(summary(cells, {.full = full,
+                                       .width = summary_width(),
+                                       .more = "kvlab summary " + folder + " --table full",
+                                       .also = by_position}));
 }
 
 int print_summary(const SummaryCommand& options) {

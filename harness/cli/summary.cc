@@ -147,8 +147,8 @@ std::string summary(std::span<const results::Row> rows, const SummaryOptions& op
   for (const results::Row& row : rows) cells.push_back(&row);
   std::string end;
   for (const std::string& line :
-       {left_out_line(cells), keeps_all_line(cells), sentences(cells), peers_line(cells), aa_line(cells),
-        noise_line(cells), ceiling_line(cells)}) {
+       {left_out_line(cells), keeps_all_line(cells), sentences(cells), options.also, peers_line(cells),
+        aa_line(cells), noise_line(cells), ceiling_line(cells)}) {
     if (!line.empty()) end += wrapped(line, options.width);
   }
   if (!end.empty()) end = "\n" + end;

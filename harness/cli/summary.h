@@ -14,6 +14,7 @@ struct SummaryOptions {
   bool full = false;  // every sweep point's table, at any length
   size_t width = kSummaryWidth;
   std::string more = {};  // the command that shows all tables
+  std::string also = {};  // a line about side tables
 };
 
 // At most kSummaryLines lines of at most `width` characters: the fastest, smallest and most exact variant at the

@@ -11,6 +11,7 @@ from figures.figure import Figure
 FILES = {
     "memory": "",
     "latency": "",
+    "break_even": "",
     "peers": "",
     "parameter": "",
     "growth": "growth",

@@ -5,7 +5,7 @@ import sys
 import pytest
 from browser import chromium
 from support import PLOTS, reported
-from synthetic import SWEPT, synthetic_run
+from synthetic import CROSSING, SWEPT, synthetic_run
 
 sys.path.insert(0, str(PLOTS))
 
@@ -25,6 +25,7 @@ def special_reports(tmp_path_factory):
         synthetic_run(top / "tiers", lengths=(256,), tiers=True),
         synthetic_run(top / "replays", lengths=(256,), replays=True),
         synthetic_run(top / "beside", lengths=(256,), beside=True),
+        synthetic_run(top / "crossing", CROSSING, lengths=[256 << doubled for doubled in range(7)]),
     ]
     for folder in folders:
         reported(folder)

@@ -15,6 +15,7 @@ from statistics import median
 import altair as alt
 import polars as pl
 import pytest
+from checks_of_lines import check_break_even  # noqa: F401
 from checks_of_models import check_kl_position, check_loss_baseline, check_quality_kl, check_quality_loss  # noqa: F401
 from checks_of_models import check_quality_read, check_recall, check_recall_budget, check_stream  # noqa: F401
 from checks_of_models import check_sensitivity_layers, check_sensitivity_sum  # noqa: F401

@@ -51,6 +51,20 @@ TEST(Choice, TheLimitIsForBoundsAndTiesForIntervals) {
   EXPECT_TRUE(choose::choice_of(candidates, 0.001).best.empty());
 }
 
+TEST(Choice, ARateIsKeptByItsWholeInterval) {
+  std::vector<Candidate> candidates{
+      {"a", 800, {}, ExtraLoss{0.001, 0.000, 0.002}, choose::Rate{20, 18, 22}},
+      {"b", 700, {}, ExtraLoss{0.001, 0.000, 0.002}, choose::Rate{17, 16, 18}},
+      {"not timed", 600, {}, ExtraLoss{0.001, 0.000, 0.002}},
+      {"over", 500, {}, ExtraLoss{0.02, 0.01, 0.03}, choose::Rate{30, 29, 31}},
+  };
+  EXPECT_EQ(choose::keeping(candidates, 0.01), (std::vector<size_t>{2, 1, 0}));
+  EXPECT_EQ(choose::choice_of(candidates, 0.01, 17).best, (std::vector<size_t>{0}));
+  EXPECT_EQ(choose::choice_of(candidates, 0.01, 17).fewest, 0u);
+  EXPECT_EQ(choose::choice_of(candidates, 0.01, 16).best, (std::vector<size_t>{1, 0}));
+  EXPECT_TRUE(choose::choice_of(candidates, 0.01, 20).best.empty());
+}
+
 // Losses of stretches of 64 tokens around each cache's true loss, skewed to the right as real ones are.
 ExtraLoss read(double true_loss, int stretches, std::mt19937& engine) {
   std::gamma_distribution<double> skewed(2.0, 0.02);

@@ -33,6 +33,10 @@ def test_a_choice_fits_keeps_the_limit_and_was_confirmed_elsewhere(tmp_path):
     for row in best:
         assert row["bytes"] <= 1 << 20 and row["held_out"] < row["held_out_bound"] <= 0.02
         assert row["held_out_ci_low"] <= least["held_out_ci_high"]
+        assert 0 < row["user_tokens_per_s_ci_low"] <= row["user_tokens_per_s"] <= row["user_tokens_per_s_ci_high"]
+    timed = table(tmp_path / "runs" / "speed" / "cells.csv")
+    assert {row["variant"] for row in timed} == {row["variant"] for row in rows.values() if "user_tokens_per_s" in row}
+    assert {(row["seq_len"], row["batch"], row["context"]) for row in timed} == {("1024", "1", "synthetic")}
     # Both readings are of the same caches and length, the second behind the first.
     calibration, confirmation = (table(tmp_path / "runs" / name / "cells.csv") for name in ("calibration", "confirmation"))
     assert {row["variant"] for row in calibration} == {*rows, "contiguous"}
@@ -59,6 +63,7 @@ def test_the_answer_is_its_first_line(tmp_path):
     text = " ".join(done.stdout.split())
     assert "keeps kvlab-recall-1m within 0.02 nats of the full f32 cache, in" in text
     assert "for 2 users of 1,024 tokens" in text and "confirmed on the next as many" in text
+    assert "Each user gets" in text and "tokens a second on this machine" in text and "Left out" not in text
 
 
 @pytest.mark.parametrize(("changed", "parts"), [
@@ -66,6 +71,10 @@ def test_the_answer_is_its_first_line(tmp_path):
     ({"context": "2K"}, ["--context 2K is more than the 1024 tokens"]),
     ({"context": "much"}, ["--context 'much' is no number of tokens"]),
     ({"memory": "lots"}, ["--memory", "lots"]),
+    ({"windows": 2}, ["--windows 2 of 128 tokens are too few for an interval; give 3 or more"]),
+    ({"minutes": "1e-6"}, ["--minutes 1e-06 are too few: a window of 128 tokens takes", "Give --minutes"]),
+    ({"minutes": "inf"}, ["--minutes: 'inf' is no positive number"]),
+    ({"tokens_per_second": 0}, ["--tokens-per-second: '0' is no positive number"]),
     ({"windows": 60}, ["sample.txt from token 7680 on has", "60 windows of 128 need 7681"]),
     ({"model": "nowhere.bin"}, ["nowhere.bin"]),
 ])  # fmt: skip
@@ -76,6 +85,17 @@ def test_what_cannot_be_is_refused_before_anything_is_measured(changed, parts, t
 def test_where_nothing_keeps_the_limit_the_line_says_what_would(tmp_path):
     done = choose(tmp_path / "runs", memory="500KiB", max_loss="1e-9")
     assert_refused(done, "no cache keeps 1e-09 nats in 500KiB for 1 user of 1,024 tokens", "loses", "or a larger --max-loss")
+
+
+def test_a_rate_that_no_cache_reaches_is_refused_with_the_fastest(tmp_path):
+    done = choose(tmp_path / "runs", tokens_per_second=1e9)
+    assert_refused(done, "gives 1 user of 1,024 tokens 1e+09 tokens a second each: the fastest, contiguous/", "Give a smaller --tokens-per-second")
+
+
+def test_a_time_that_has_room_for_all_changes_nothing(tmp_path):
+    whole, timed = (succeeded(choose(tmp_path / name, format="json", **more)) for name, more in (("a", {}), ("b", {"minutes": 10})))
+    losses = [{row["variant"]: row.get("held_out") for row in json.loads(done.stdout)} for done in (whole, timed)]
+    assert losses[0] == losses[1] and len(table(tmp_path / "b" / "first_window" / "cells.csv")) == 1 + len(losses[0])
 
 
 def test_a_folder_with_other_files_is_kept(tmp_path):
