@@ -17,6 +17,7 @@ namespace kv::experiments {
   EXPERIMENT(kQuality)                \
   EXPERIMENT(kSensitivity)            \
   EXPERIMENT(kRecall)                 \
+  EXPERIMENT(kTask)                   \
   EXPERIMENT(kGenerate)               \
   EXPERIMENT(kStream)                 \
   EXPERIMENT(kModel)                  \

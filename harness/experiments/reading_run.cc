@@ -21,6 +21,11 @@ measure::StepSchedule schedule_of(const measure::SweepPoint& point) {
   return {.prompt = settings[kPromptKey], .step = settings[kStepTokensKey]};
 }
 
+int64_t first_step(const measure::StepSchedule& schedule, int64_t length) {
+  const int64_t tokens = std::min(schedule.tokens(0), length);
+  return tokens > 1 ? tokens : 0;
+}
+
 Spec full_f32() { return parse_spec("contiguous"); }
 
 // A cell and its reader.
@@ -31,8 +36,13 @@ struct ReadingCell {
 
 class ReadingRun {
  public:
-  ReadingRun(const measure::SweepPoint& point, const measure::RunControl& control, measure::Passages passages)
-      : point_(point), control_(control), model_(*point.source->model()), passages_(std::move(passages)) {}
+  ReadingRun(const measure::SweepPoint& point, const measure::RunControl& control, measure::Passages passages,
+             const measure::StepSchedule& schedule)
+      : point_(point),
+        control_(control),
+        model_(*point.source->model()),
+        passages_(std::move(passages)),
+        schedule_(schedule) {}
 
   // Returns false if stopped.
   bool run(std::vector<ReadingCell>& cells) {
@@ -66,7 +76,7 @@ class ReadingRun {
       progress.add(static_cast<double>(tokens) * static_cast<double>(cells.size()));
       return !control_.stop();
     };
-    if (!measure::read_together(passages_, schedule_of(point_), reference, readings, go_on)) return false;
+    if (!measure::read_together(passages_, schedule_, reference, readings, go_on)) return false;
     for (ReadingCell* c : read) {
       if (c->reading) measure::attempt(*c->cell, [&] { close(*c); });
     }
@@ -88,7 +98,7 @@ class ReadingRun {
     if (reading.decoder.failure()) std::rethrow_exception(reading.decoder.failure());
     const std::span<const SequenceId> ids = reading.decoder.sequences();
     cell.ids.assign(ids.begin(), ids.end());
-    cell.prompt = first_reading_step(point_);
+    cell.prompt = first_step(schedule_, passages_.length);
     cell.account(std::vector<int64_t>(ids.size(), passages_.length));
     cell.record_kept();
     const double tokens = static_cast<double>(passages_.sequences * passages_.length);
@@ -98,12 +108,12 @@ class ReadingRun {
         tokens / (reading.decoder.cache_seconds() + reading.decoder.shared_seconds());
     cell.cache.reset();
     cell.result[results::kStatus] = results::Status::kOk;
-    if (point_.experiment->settings[kStepTokensKey] > 1) check_chunks(c);
+    if (schedule_.step > 1) check_chunks(c);
   }
 
   // Reads the first sequence again, token by token.
   void check_chunks(ReadingCell& c) const {
-    const measure::StepSchedule chunked = schedule_of(point_);
+    const measure::StepSchedule& chunked = schedule_;
     measure::Passages first = passages_;
     first.sequences = 1;
     const measure::StepSchedule decode{.prompt = chunked.prompt, .step = 1};
@@ -125,6 +135,7 @@ class ReadingRun {
   const measure::RunControl& control_;
   const model::Model& model_;
   const measure::Passages passages_;
+  const measure::StepSchedule schedule_;
 };
 
 // Equivalence is tested before difference: with paired differences an interval can exclude 0 by a millionth. A change
@@ -224,8 +235,7 @@ std::vector<results::Row> position_rows(const measure::Cell& cell,
 }  // namespace
 
 int64_t first_reading_step(const measure::SweepPoint& point) {
-  const int64_t tokens = std::min(schedule_of(point).tokens(0), point.seq_len);
-  return tokens > 1 ? tokens : 0;
+  return first_step(schedule_of(point), point.seq_len);
 }
 
 measure::Passages text_windows(const measure::SweepPoint& point, int64_t length) {
@@ -287,10 +297,14 @@ void record_chunks(measure::Cell& cell, int64_t step, double difference,
 }
 
 void fit_readings(measure::SweepPoint& point, int64_t first) {
+  fit_readings(point, first, schedule_of(point));
+}
+
+void fit_readings(measure::SweepPoint& point, int64_t first, const measure::StepSchedule& schedule) {
   const measure::Passages passages{
       .sequences = point.batch, .length = point.seq_len, .ids = {}, .first = first};
-  const int64_t step = measure::step_bytes(point.source->model()->config(), schedule_of(point), passages,
-                                           std::ssize(point.cells));
+  const int64_t step =
+      measure::step_bytes(point.source->model()->config(), schedule, passages, std::ssize(point.cells));
   // Growing holds the old and the new buffer.
   fit_side_by_side(
       point, 2 * measure::held_bytes(point, full_f32()) + step,
@@ -299,10 +313,16 @@ void fit_readings(measure::SweepPoint& point, int64_t first) {
 
 std::vector<results::Row> run_reading(const measure::SweepPoint& point, const measure::RunControl& control,
                                       const measure::Passages& passages, results::ResultsFolder* positions) {
+  return run_reading(point, control, passages, positions, schedule_of(point), nullptr);
+}
+
+std::vector<results::Row> run_reading(const measure::SweepPoint& point, const measure::RunControl& control,
+                                      const measure::Passages& passages, results::ResultsFolder* positions,
+                                      const measure::StepSchedule& schedule, const ScoreCell& score) {
   std::vector<ReadingCell> cells;
   for (const measure::PlannedCell& planned : point.cells)
     cells.push_back({measure::make_cell(point, planned), {}});
-  ReadingRun run(point, control, passages);
+  ReadingRun run(point, control, passages, schedule);
   if (!run.run(cells)) return {};
   const LossBaseline baseline = loss_baseline(point, cells);
   std::vector<results::Row> rows;
@@ -313,6 +333,7 @@ std::vector<results::Row> run_reading(const measure::SweepPoint& point, const me
       summarise_cell(cell, c.reading->predictions, passages, baseline);
       if (positions)
         positions->add(measure::kPositions, position_rows(cell, c.reading->predictions, passages));
+      if (score) score(cell.result, c.reading->predictions);
     }
     rows.push_back(cell.result);
   }

@@ -40,9 +40,15 @@ int64_t first_reading_step(const measure::SweepPoint& point);
 // Decides the listed cells' memory and which are read side by side: with the reference, `point.batch` sequences of
 // `point.seq_len` tokens, of which the predictions from position `first` on are scored.
 void fit_readings(measure::SweepPoint& point, int64_t first);
+void fit_readings(measure::SweepPoint& point, int64_t first, const measure::StepSchedule& schedule);
 
 // Reads and summarises; empty if stopped. `positions`: receives summaries by position, if not null.
 std::vector<results::Row> run_reading(const measure::SweepPoint& point, const measure::RunControl& control,
                                       const measure::Passages& passages, results::ResultsFolder* positions);
+// The same in steps that are not the config's. `score`, if any, sees each cell's predictions [sequences, length].
+using ScoreCell = std::function<void(results::Row& cell, std::span<const measure::Prediction> predictions)>;
+std::vector<results::Row> run_reading(const measure::SweepPoint& point, const measure::RunControl& control,
+                                      const measure::Passages& passages, results::ResultsFolder* positions,
+                                      const measure::StepSchedule& schedule, const ScoreCell& score);
 
 }  // namespace kv::experiments

@@ -67,7 +67,9 @@ Prediction compare_predictions(std::span<const float> logits, const Distribution
           .loss_change = reference.log_p[token] - log_p,
           .kl = std::max(0.0, kl),  // rounding can make a zero divergence negative
           .p_change = std::exp(log_p) - reference.p[token],
-          .same_top = got.top == reference.top};
+          .same_top = got.top == reference.top,
+          .right = got.top == came,
+          .full_right = reference.top == came};
 }
 
 PredictionSummary summarise(std::span<const Prediction> predictions, int64_t length, int64_t first,

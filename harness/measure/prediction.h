@@ -25,6 +25,7 @@ struct Prediction {
   double kl = 0;           // KL(reference || this), nats
   double p_change = 0;     // change of the actual token's probability
   bool same_top = true;
+  bool right = false, full_right = false;  // the actual token is the likeliest; of the reference
 };
 Prediction compare_predictions(std::span<const float> logits, const Distribution& reference, int came);
 

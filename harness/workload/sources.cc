@@ -1,6 +1,7 @@
 #include "harness/workload/sources.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <stdexcept>
 
@@ -59,14 +60,15 @@ class ModelSource : public Source {
   ModelSource(const config::WorkloadConfig& config, cuda::Gpu* gpu)
       : gpu_(gpu), path_(io::model_to_read(config.model).string()), model_(path_) {
     const int vocab = model_.config().vocab_size;
-    const std::string tokenizer = model::tokenizer_for(path_, config.tokenizer);
-    tokens_ = model::read_tokens(io::text_to_read(config.text).string(), tokenizer, vocab);
+    tokenizer_path_ = model::tokenizer_for(path_, config.tokenizer);
+    tokens_ = model::read_tokens(io::text_to_read(config.text).string(), tokenizer_path_, vocab);
     if (config.text_from >= static_cast<int64_t>(tokens_.size())) {
       throw std::invalid_argument("workload.text_from skips " + std::to_string(config.text_from) +
                                   " tokens of a text of " + std::to_string(tokens_.size()) + ": skip fewer");
     }
     tokens_.erase(tokens_.begin(), tokens_.begin() + config.text_from);
-    if (!tokenizer.empty() && !tokenizer.ends_with(".json")) tokenizer_.emplace(tokenizer, vocab);
+    if (!tokenizer_path_.empty() && !tokenizer_path_.ends_with(".json"))
+      tokenizer_.emplace(tokenizer_path_, vocab);
     if (config.products == "bf16") model_.multiply_in_bf16();
     shape_ = shape_of(model_.config());
   }
@@ -75,6 +77,11 @@ class ModelSource : public Source {
   const model::Model* model() const override { return &model_; }
   const model::Tokenizer* tokenizer() const override { return tokenizer_ ? &*tokenizer_ : nullptr; }
   std::span<const int> text() const override { return tokens_; }
+  std::span<const int> ids_of(const std::string& path) const override {
+    const auto [found, is_new] = others_.try_emplace(path);
+    if (is_new) found->second = model::read_tokens(path, tokenizer_path_, model_.config().vocab_size);
+    return found->second;
+  }
   int64_t max_tokens() const override {
     return std::min<int64_t>(static_cast<int64_t>(tokens_.size()), model_.config().max_tokens);
   }
@@ -112,9 +119,10 @@ class ModelSource : public Source {
   }
 
   cuda::Gpu* gpu_;
-  std::string path_;
+  std::string path_, tokenizer_path_;
   model::Model model_;
   std::vector<int> tokens_;
+  mutable std::map<std::string, std::vector<int>> others_;  // by path
   std::optional<model::Tokenizer> tokenizer_;
   WorkloadShape shape_;
 };

@@ -30,6 +30,8 @@ class Source {
   virtual const model::Model* model() const { return nullptr; }
   virtual const model::Tokenizer* tokenizer() const { return nullptr; }
   virtual std::span<const int> text() const { return {}; }
+  // The ids of another text file, by the same tokenizer. Throws std::invalid_argument without one.
+  virtual std::span<const int> ids_of(const std::string& /*path*/) const { return {}; }
 };
 
 // The reason that a cache of this spec cannot be measured on such a workload, or empty. Synthetic families have no

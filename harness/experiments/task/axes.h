@@ -1,0 +1,39 @@
+// The axes and keys of tasks.
+#pragma once
+
+#include "harness/config/key.h"
+#include "harness/config/shared_axes.h"
+#include "harness/experiments/task/columns.h"
+#include "harness/experiments/task/questions.h"
+
+namespace kv::experiments {
+
+inline void check_query(const std::string& text) {
+  if (text != "before" && text != "after")
+    throw std::invalid_argument("'" + text + "' is neither \"before\" nor \"after\"");
+}
+
+inline const config::Axis<std::string> kTaskAxis{
+    kTaskName,
+    "task",
+    config::SharedTable::kOwn,
+    {"single"},
+    config::text_list(check_task_name),
+    "what the text asks for: single, keys, values, lookup, variables, copy"};
+inline const config::Axis<int64_t> kDepthAxis{kDepth,
+                                              "depth",
+                                              config::SharedTable::kOwn,
+                                              {10, 50, 90},
+                                              config::token_list(),
+                                              "percent of the text before what is asked for"};
+inline const config::Axis<std::string> kQueryAxis{
+    kQuery,
+    "query",
+    config::SharedTable::kOwn,
+    {"after"},
+    config::text_list(check_query),
+    "before: the question is part of the prompt that a policy compresses; after: it follows"};
+inline const config::Key<double> kFloorKey{"floor", config::SharedTable::kOwn, 0.5, config::number(0.0, 1.0),
+                                           "share of answers below which the full cache cannot do a task"};
+
+}  // namespace kv::experiments

@@ -1,0 +1,259 @@
+#include "harness/experiments/task/questions.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+namespace kv::experiments {
+namespace {
+
+using Ids = std::vector<int>;
+
+// Words in a random order, each once.
+class Draw {
+ public:
+  Draw(const Lexicon& lexicon, uint64_t key) : words_(lexicon.words()) {
+    for (size_t i = words_.size(); i > 1; --i)
+      std::swap(words_[i - 1], words_[math::random::below(key, i, static_cast<uint64_t>(i))]);
+  }
+  const std::string& next() { return words_.at(at_++); }
+
+ private:
+  std::vector<std::string> words_;
+  size_t at_ = 0;
+};
+
+// Joins pieces; "\n" is a line break.
+Ids write(const Lexicon& lexicon, const std::vector<std::string>& pieces) {
+  Ids ids;
+  for (const std::string& piece : pieces) {
+    if (piece == "\n") {
+      ids.push_back(lexicon.line_break());
+    } else {
+      const Ids& more = lexicon.ids_of(piece);
+      ids.insert(ids.end(), more.begin(), more.end());
+    }
+  }
+  return ids;
+}
+
+// What stands in the text, where, and what is asked at its end.
+struct Scene {
+  std::vector<std::pair<double, Ids>> needles;  // share of the haystack before each
+  Ids question, answer;
+};
+
+// What a scene is made of.
+struct Making {
+  const Lexicon& lexicon;
+  int64_t tokens;  // of the whole text
+  double depth;    // share of the haystack
+  uint64_t key;
+  Draw draw{lexicon, key};
+
+  Ids write(const std::vector<std::string>& pieces) const { return experiments::write(lexicon, pieces); }
+  Ids secret(const std::string& named, const std::string& value) const {
+    return write({"\n", "The secret word of the", " " + named, " is", " " + value, ".", "\n"});
+  }
+  Ids ask_secret(const std::string& named) const {
+    return write({"\n", "Question: What is the secret word of the", " " + named, "?", "\n",
+                  "Answer: The secret word of the", " " + named, " is"});
+  }
+};
+
+Scene single(Making& m) {
+  const std::string named = m.draw.next(), value = m.draw.next();
+  return {{{m.depth, m.secret(named, value)}}, m.ask_secret(named), m.write({" " + value})};
+}
+
+Scene keys(Making& m) {
+  Scene scene = single(m);
+  constexpr int kOthers = 3;
+  for (int i = 0; i < kOthers; ++i) {
+    const std::string named = m.draw.next();
+    scene.needles.emplace_back((i + 0.5) / kOthers, m.secret(named, m.draw.next()));
+  }
+  return scene;
+}
+
+Scene values(Making& m) {
+  constexpr int kValues = 3;
+  const std::string named = " " + m.draw.next();
+  Scene scene;
+  for (int i = 0; i < kValues; ++i) {
+    const std::string value = " " + m.draw.next();
+    scene.needles.emplace_back(m.depth + (1 - m.depth) * i / kValues,
+                               m.write({"\n", "One secret word of the", named, " is", value, ".", "\n"}));
+    const Ids more = i == 0 ? m.write({value}) : m.write({",", value});
+    scene.answer.insert(scene.answer.end(), more.begin(), more.end());
+  }
+  scene.question = m.write({"\n", "Question: What are the secret words of the", named, "?", "\n",
+                            "Answer: The secret words of the", named, " are"});
+  return scene;
+}
+
+Ids object_of(const Lexicon& lexicon, const std::vector<std::pair<std::string, std::string>>& pairs) {
+  Ids ids;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const Ids more = write(lexicon, {i == 0 ? "{\"" : "\", \"", pairs[i].first, "\": \"", pairs[i].second});
+    ids.insert(ids.end(), more.begin(), more.end());
+  }
+  const Ids end = write(lexicon, {"\"}"});
+  ids.insert(ids.end(), end.begin(), end.end());
+  return ids;
+}
+
+// The object fills the text but for the rest of a pair. Each key is a word, so that there are at most as many pairs.
+Scene lookup(Making& m) {
+  const auto& words = m.lexicon.words();
+  const Ids question = m.write({"\n", "The value of \"", words[0], "\" is \""});
+  const auto pair = std::ssize(m.write({"\", \"", words[0], "\": \"", words[0]}));
+  const int64_t room = m.tokens - std::ssize(question) - std::ssize(m.write({"\n", "{\"", "\"}", words[0]}));
+  const int64_t count = std::min(room / pair, std::ssize(words));
+  if (count < 2) return {{{0.0, Ids(static_cast<size_t>(m.tokens))}}, question, m.write({words[0]})};
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint64_t drawn = math::random::below(m.key, static_cast<uint64_t>(1000 + i), words.size());
+    pairs.emplace_back(m.draw.next(), words[drawn]);
+  }
+  const auto& [named, value] =
+      pairs[static_cast<size_t>(std::lround(m.depth * static_cast<double>(count - 1)))];
+  Ids object = m.write({"\n"});
+  const Ids written = object_of(m.lexicon, pairs);
+  object.insert(object.end(), written.begin(), written.end());
+  return {{{0.5, object}}, m.write({"\n", "The value of \"", named, "\" is \""}), m.write({value})};
+}
+
+Scene variables(Making& m) {
+  constexpr int kLinks = 3, kChains = 2;
+  Scene scene;
+  for (int chain = 0; chain < kChains; ++chain) {
+    const std::string value = " " + m.draw.next();
+    std::string last = value;
+    for (int i = 0; i < kLinks; ++i) {
+      const std::string name = " " + m.draw.next();
+      const double at = chain == 0 ? m.depth + (1 - m.depth) * i / kLinks : (i + 0.5) / kLinks;
+      scene.needles.emplace_back(at, m.write({"\n", "Let", name, " be", last, ".", "\n"}));
+      last = name;
+    }
+    if (chain > 0) continue;
+    scene.question = m.write({"\n", "Question: What is", last, "?", "\n", "Answer:", last, " is"});
+    scene.answer = m.write({value});
+  }
+  return scene;
+}
+
+Scene copy(Making& m) {
+  constexpr int kPairs = 6;
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (int i = 0; i < kPairs; ++i) {
+    const std::string named = m.draw.next();
+    pairs.emplace_back(named, m.draw.next());
+  }
+  const Ids object = object_of(m.lexicon, pairs);
+  Ids needle = m.write({"\n", "The record:", "\n"});
+  needle.insert(needle.end(), object.begin(), object.end());
+  needle.push_back(m.lexicon.line_break());
+  return {{{m.depth, needle}}, m.write({"\n", "A copy of the record:", "\n"}), object};
+}
+
+struct Task {
+  std::string_view name;
+  Scene (*scene)(Making& making);
+};
+constexpr std::array kTasks{Task{"single", single}, Task{"keys", keys},           Task{"values", values},
+                            Task{"lookup", lookup}, Task{"variables", variables}, Task{"copy", copy}};
+
+const Task& task_named(const std::string& name) {
+  const auto found =
+      std::find_if(kTasks.begin(), kTasks.end(), [&](const Task& t) { return t.name == name; });
+  if (found != kTasks.end()) return *found;
+  std::string known;
+  for (const Task& task : kTasks) known.append(known.empty() ? "" : ", ").append(task.name);
+  throw std::invalid_argument("no task '" + name + "'; known: " + known);
+}
+
+}  // namespace
+
+void check_task_name(const std::string& name) { task_named(name); }
+
+Lexicon::Lexicon(std::string_view text, std::span<const int> ids) {
+  std::vector<std::string> lines;
+  for (size_t from = 0; from < text.size();) {
+    const size_t to = std::min(text.find('\n', from), text.size());
+    lines.emplace_back(text.substr(from, to - from));
+    from = to + 1;
+  }
+  // Each line ends with a break, and no other token comes so often.
+  std::map<int, size_t> counts;
+  for (const int id : ids) ++counts[id];
+  const auto most = std::max_element(counts.begin(), counts.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  std::vector<std::vector<int>> pieces(1);
+  for (const int id : ids) {
+    if (id == most->first) {
+      pieces.emplace_back();
+    } else {
+      pieces.back().push_back(id);
+    }
+  }
+  const bool apart = !counts.empty() && pieces.size() == lines.size() + 1 &&
+                     std::none_of(pieces.begin(), pieces.end() - 1, [](const auto& p) { return p.empty(); });
+  if (!apart || lines.size() < 3)
+    throw std::invalid_argument(
+        "tasks cannot be written in this model's tokens: its tokenizer does not keep line breaks apart");
+  line_break_ = most->first;
+  for (size_t i = 1; i + 1 < lines.size(); ++i) ids_[lines[i]] = std::move(pieces[i]);
+  std::map<std::pair<size_t, size_t>, std::vector<std::string>> by_tokens;
+  for (const auto& [word, bare] : ids_) {
+    if (const auto spaced = ids_.find(" " + word); spaced != ids_.end())
+      by_tokens[{bare.size(), spaced->second.size()}].push_back(word);
+  }
+  for (const auto& [tokens, words] : by_tokens) {
+    if (words.size() > words_.size()) words_ = words;
+  }
+  constexpr size_t kLeast = 16;  // of a copied object
+  if (words_.size() < kLeast)
+    throw std::invalid_argument("tasks cannot be written in this model's tokens: it has only " +
+                                std::to_string(words_.size()) + " words of equally many tokens, not " +
+                                std::to_string(kLeast));
+}
+
+const std::vector<int>& Lexicon::ids_of(const std::string& piece) const {
+  const auto found = ids_.find(piece);
+  if (found == ids_.end()) throw std::logic_error("configs/tasks.txt has no line '" + piece + "'");
+  return found->second;
+}
+
+Question ask(const std::string& task, const Lexicon& lexicon, std::span<const int> haystack, int64_t tokens,
+             int64_t depth, uint64_t key) {
+  Making making{lexicon, tokens, static_cast<double>(depth) / 100.0, key};
+  Scene scene = task_named(task).scene(making);
+  const auto by_depth = [](const auto& a, const auto& b) { return a.first < b.first; };
+  std::stable_sort(scene.needles.begin(), scene.needles.end(), by_depth);
+  int64_t rest = tokens - std::ssize(scene.question) - std::ssize(scene.answer);
+  for (const auto& [at, ids] : scene.needles) rest -= std::ssize(ids);
+  if (rest < 0)
+    throw std::invalid_argument("task \"" + task + "\" needs " + std::to_string(-rest) +
+                                " tokens more than the " + std::to_string(tokens) + " there are");
+  Question q;
+  int64_t read = 0;
+  const auto read_to = [&](int64_t end) {
+    q.ids.insert(q.ids.end(), haystack.begin() + read, haystack.begin() + end);
+    read = end;
+  };
+  for (const auto& [at, ids] : scene.needles) {
+    read_to(std::llround(std::min(at, 1.0) * static_cast<double>(rest)));
+    q.ids.insert(q.ids.end(), ids.begin(), ids.end());
+  }
+  read_to(rest);
+  q.question = std::ssize(q.ids);
+  q.ids.insert(q.ids.end(), scene.question.begin(), scene.question.end());
+  q.answer = std::ssize(q.ids);
+  q.ids.insert(q.ids.end(), scene.answer.begin(), scene.answer.end());
+  return q;
+}
+
+}  // namespace kv::experiments

@@ -1,0 +1,189 @@
+// The task experiment: questions that need a certain part of the text, which a mean loss over all tokens hides. The answer is read
+// as it ought to be, token by token: greedy decoding gives it if and only if each of its tokens is the likeliest after those before it,
+// so that all caches of a sweep point read the same tokens side by side.
+#include <algorithm>
+#include <stdexcept>
+
+#include "harness/experiments/cell_plan.h"
+#include "harness/experiments/list.h"
+#include "harness/experiments/reading_run.h"
+#include "harness/experiments/task/axes.h"
+#include "harness/experiments/task/columns.h"
+#include "harness/experiments/task/questions.h"
+#include "harness/experiments/written_columns.h"
+#include "harness/io/mapped_file.h"
+#include "harness/io/paths.h"
+#include "harness/math/medians.h"
+#include "harness/math/proportions.h"
+
+namespace kv::experiments {
+namespace {
+
+// The questions of a sweep point, a sequence each.
+struct Asked {
+  measure::Passages passages;
+  std::vector<int64_t> answers;  // [sequences]: first tokens
+  measure::StepSchedule schedule;
+};
+
+Asked asked(const measure::SweepPoint& point) {
+  constexpr uint64_t kStream = 0x7461'736b;  // "task"
+  const std::filesystem::path file = io::find_input("configs/tasks.txt", "pieces of tasks");
+  const measure::Passages windows = text_windows(point, point.seq_len);
+  const Lexicon lexicon(io::read_text(file), point.source->ids_of(file.string()));
+  Asked all{
+      .passages = {.sequences = point.batch, .length = point.seq_len, .ids = {}, .first = point.seq_len},
+      .answers = {},
+      .schedule = {.prompt = point.seq_len}};
+  for (int s = 0; s < point.batch; ++s) {
+    const auto window = std::span(windows.ids).subspan(static_cast<size_t>(s * (point.seq_len + 1)));
+    const uint64_t key = math::random::key({point.config->seed, kStream, static_cast<uint64_t>(s)});
+    Question q;
+    try {
+      q = ask(point.axes[kTaskName], lexicon, window, point.seq_len + 1, *point.axes[kDepth], key);
+    } catch (const std::invalid_argument& e) {
+      throw std::invalid_argument(where(point) + e.what());
+    }
+    all.passages.ids.insert(all.passages.ids.end(), q.ids.begin(), q.ids.end());
+    all.answers.push_back(q.answer);
+    all.passages.first = std::min(all.passages.first, q.answer - 1);
+    all.schedule.prompt =
+        std::min(all.schedule.prompt, point.axes[kQuery] == "before" ? q.answer : q.question);
+  }
+  return all;
+}
+
+void check_task(const measure::SweepPoint& point) {
+  check_length(point, point.seq_len, "task.seq_len");
+  if (*point.axes[kDepth] > 100)
+    throw std::invalid_argument(where(point) + "depth " + std::to_string(*point.axes[kDepth]) +
+                                " is beyond the text's end: give percent, at most 100");
+  asked(point);
+}
+
+int64_t first_task_step(const measure::SweepPoint& point) { return asked(point).schedule.prompt; }
+
+void plan_task(measure::SweepPoint& point) {
+  add_variants(point, "task " + point.axes[kTaskName] + " depth " + std::to_string(*point.axes[kDepth]) +
+                          " query " + point.axes[kQuery]);
+  const Asked all = asked(point);
+  fit_readings(point, all.passages.first, all.schedule);
+}
+
+// Answers of a cell and of the full cache.
+struct Answers {
+  int64_t right = 0, full_right = 0, only_cell = 0, only_full = 0;
+};
+
+void score(results::Row& cell, const Asked& all, std::span<const measure::Prediction> predictions,
+           double floor) {
+  Answers answers;
+  double credit = 0;
+  const int64_t length = all.passages.length;
+  for (int s = 0; s < all.passages.sequences; ++s) {
+    const int64_t first = all.answers[static_cast<size_t>(s)] - 1;
+    const auto answer =
+        predictions.subspan(static_cast<size_t>(s * length + first), static_cast<size_t>(length - first));
+    const auto right = std::count_if(answer.begin(), answer.end(), [](const auto& p) { return p.right; });
+    const auto full = std::count_if(answer.begin(), answer.end(), [](const auto& p) { return p.full_right; });
+    const bool all_right = right == std::ssize(answer), full_all = full == std::ssize(answer);
+    answers.right += all_right;
+    answers.full_right += full_all;
+    answers.only_cell += all_right && !full_all;
+    answers.only_full += full_all && !all_right;
+    credit += static_cast<double>(right) / static_cast<double>(answer.size());
+  }
+  const int64_t asked = all.passages.sequences;
+  const math::ConfidenceInterval interval = math::wilson_interval(answers.right, asked);
+  cell[kRight] = answers.right;
+  cell[kFullRight] = answers.full_right;
+  cell[kUsable] =
+      static_cast<double>(answers.full_right) >= floor * static_cast<double>(asked) ? "yes" : "no";
+  cell[kAccuracy] = static_cast<double>(answers.right) / static_cast<double>(asked);
+  cell[kAccuracyCiLow] = interval.low;
+  cell[kAccuracyCiHigh] = interval.high;
+  cell[kCredit] = credit / static_cast<double>(asked);
+  cell[kDifferenceP] = math::mcnemar_p(answers.only_cell, answers.only_full);
+}
+
+// Answers decide, not losses; all verdicts of a sweep point are right together with 95 % (Holm).
+void judge(std::vector<results::Row>& rows) {
+  std::vector<results::Row*> judged;
+  std::vector<double> p_values;
+  for (results::Row& row : rows) {
+    if (row[results::kStatus] != results::Status::kOk) continue;
+    std::string& verdict = row[results::kVerdict];
+    if (row[kUsable] == "no") {
+      verdict.clear();
+    } else if (verdict != "baseline" && verdict != "identical") {
+      judged.push_back(&row);
+      p_values.push_back(*row[kDifferenceP]);
+    }
+  }
+  const std::vector<double> confidences = math::holm_confidences(p_values);
+  for (size_t i = 0; i < judged.size(); ++i) {
+    results::Row& row = *judged[i];
+    const bool differs = p_values[i] <= 1.0 - confidences[i];
+    row[results::kVerdict] = !differs ? "ambiguous" : *row[kRight] < *row[kFullRight] ? "worse" : "better";
+  }
+}
+
+std::vector<results::Row> run_task(const measure::SweepPoint& point, const measure::RunControl& control,
+                                   results::ResultsFolder&) {
+  const Asked all = asked(point);
+  const auto score_cell = [&](results::Row& cell, std::span<const measure::Prediction> predictions) {
+    score(cell, all, predictions, settings_of(point)[kFloorKey]);
+  };
+  std::vector<results::Row> rows =
+      run_reading(point, control, all.passages, nullptr, all.schedule, score_cell);
+  judge(rows);
+  return rows;
+}
+
+std::string accuracy_text(const results::Row& row) {
+  return with_interval(row[kAccuracy], row[kAccuracyCiLow], row[kAccuracyCiHigh], "%.2f");
+}
+
+constexpr const config::AnyAxis* kTaskAxes[] = {&config::kBatch, &config::kSeqLen, &kTaskAxis, &kDepthAxis,
+                                                &kQueryAxis};
+constexpr const config::AnyKey* kTaskKeys[] = {&kFloorKey};
+
+}  // namespace
+
+constexpr std::array kOwnOfTask{ColumnGroup{kTaskColumns}, ColumnGroup{measure::kDivergenceColumns},
+                                ColumnGroup{measure::kSideBySideColumns}};
+constexpr auto kTaskGroups = joined(kOfCells, kOwnOfTask, kOfModelRuns, kOfReadings);
+
+const ErrorMeasure kTaskError{
+    [](const results::Row& row) {
+      if (!row[kAccuracy] || row[kUsable] == "no") return Measured{};
+      return within(1 - *row[kAccuracy], 1 - *row[kAccuracyCiHigh], 1 - *row[kAccuracyCiLow]);
+    },
+    [](const results::Row& row) { return "right " + number(row[kRight], "%g"); },
+    [](const results::Row& row) { return "right " + accuracy_text(row); }, 0.1, "at most 10 % wrong"};
+const TableColumn kTaskTable[] = {
+    kTokenBytesText,
+    {"right", [](const results::Row& row) { return number(row[kRight], "%g"); }},
+    {"of", [](const results::Row& row) { return number(row[results::kBatch], "%g"); }},
+    {"share (95 %)", accuracy_text},
+    {"right tokens",
+     [](const results::Row& row) { return row[kCredit] ? format("%.0f %%", 100 * *row[kCredit]) : "-"; }},
+    {"full cache", [](const results::Row& row) { return number(row[kFullRight], "%g"); }},
+    {"verdict", [](const results::Row& row) {
+       return row[kUsable] == "no" ? std::string("the model cannot do it") : row[results::kVerdict];
+     }}};
+
+constinit const Experiment kTask{.info = {.name = "task",
+                                          .help = "questions about a text: answers that a cache still gives",
+                                          .axes = kTaskAxes,
+                                          .keys = kTaskKeys,
+                                          .needs_model = true},
+                                 .first_step = first_task_step,
+                                 .check = check_task,
+                                 .columns = kTaskGroups,
+                                 .table = kTaskTable,
+                                 .error = &kTaskError,
+                                 .plan = plan_task,
+                                 .run = run_task};
+
+}  // namespace kv::experiments
