@@ -173,7 +173,8 @@ std::string table_of(std::string_view key, const Catalog& catalog) {
     return std::find(keys.begin(), keys.end(), key) != keys.end();
   };
   if (among({"preset", "config", "q_heads", "layers"})) return "[model]";
-  if (among({"family", "dump", "model", "tokenizer", "text", "text_from", "weights", "weights_type", "products"}))
+  if (among({"family", "dump", "model", "tokenizer", "text", "text_from", "weights", "weights_type",
+             "products"}))
     return "[workload]";
   constexpr std::string_view kOwn = ", or a table of one experiment, as [[decode]]";
   if (among({"variants", "baseline", "budget", "kv_heads", "head_dim", "threads", "workload"}))

@@ -29,13 +29,14 @@ FILES = {
     "reading": "quality recall",
     "beside_baseline": "quality recall",
     "recall": "recall",
+    "task": "task",
     "stream": "stream",
     "whole_models": "model",
     "requests": "replay",
     "serving": "serve speculate",
 }
 # The picture of a run's first screen: the first of these that its first experiment has; else the first figure of that experiment.
-MAIN = "latency growth_total budget quality_kl sensitivity_layers loss_baseline quality_read recall model_rate hit_rate replay_concurrency".split()
+MAIN = "latency growth_total budget quality_kl sensitivity_layers loss_baseline quality_read recall task_depth model_rate hit_rate replay_concurrency".split()
 FIGURES = [
     replace(figure, experiments=tuple(experiments.split()))
     for file, experiments in FILES.items()

@@ -132,3 +132,35 @@ def check_sensitivity_sum(spec, files):
     assert drawn(spec, "line", "x", "y") == points((row["predicted_kl"], row["predicted_kl"]) for row in cells)
     ends = points((row["predicted_kl"], row["kl_mean_ci_low"], row["kl_mean_ci_high"]) for row in cells)
     assert drawn(spec, "rule", "x", "y", "y2") == ends
+
+
+def tasks(files):
+    """Without those that the full cache fails."""
+    cells = files.of("task")
+    assert {row["usable"] for row in cells} == {"yes", "no"}
+    return [row for row in cells if row["usable"] == "yes"]
+
+
+def check_task_depth(spec, files):
+    """A panel a length; each share has its count."""
+    cells = tasks(files)
+    assert drawn(spec, "rect", "y", "x", "color") == points((row["variant"], row["depth"], row["accuracy"]) for row in cells)
+    counts = points((row["variant"], row["depth"], f"{row['right']:.0f}/{row['batch']:.0f}") for row in cells)
+    assert drawn(spec, "text", "y", "x", "text") == counts
+    panel = spec["facet"]["field"]
+    shown = points((row[panel], row["variant"], row["depth"], row["accuracy"]) for row in spec["data"]["values"])
+    lengths = {length: f"single · question after compression · {text}" for length, text in ((512, "512 tokens"), (1024, "1K tokens"))}
+    assert shown == points((lengths[row["seq_len"]], row["variant"], row["depth"], row["accuracy"]) for row in cells)
+    assert " ".join(spec["title"]["text"]).endswith("; too hard for the model and left out: single at 90 % of 1K")
+
+
+def check_task_bytes(spec, files):
+    """A panel a depth; budgets of a policy are a line."""
+    cells = tasks(files)
+    want = points((row["series"], row["held_bytes_per_token"], row["accuracy"]) for row in cells)
+    for mark in ("line", "point"):
+        assert drawn(spec, mark, "color", "x", "y") == want
+    ends = points((row["series"], row["held_bytes_per_token"], row["accuracy_ci_low"], row["accuracy_ci_high"]) for row in cells)
+    assert drawn(spec, "rule", "color", "x", "y", "y2") == ends
+    shown = points((row[spec["facet"]["field"]], row["spec"], row["seq_len"]) for row in spec["data"]["values"])
+    assert shown == points((f"single · question after compression · depth {row['depth']:g} %", row["variant"], row["seq_len"]) for row in cells)

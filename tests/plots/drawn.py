@@ -7,7 +7,7 @@ import re
 from collections import Counter
 
 MODELS = ("quality", "recall", "generate", "stream")
-OWN = ("budget", "checkpoint", "prefill", "batch", "eval", "model", "replay", "sensitivity", *MODELS)
+OWN = ("budget", "checkpoint", "prefill", "batch", "eval", "model", "replay", "sensitivity", "task", *MODELS)
 BASELINE = "contiguous/f32/full"
 
 

@@ -18,7 +18,7 @@ import pytest
 from checks_of_lines import check_break_even  # noqa: F401
 from checks_of_models import check_kl_position, check_loss_baseline, check_quality_kl, check_quality_loss  # noqa: F401
 from checks_of_models import check_quality_read, check_recall, check_recall_budget, check_stream  # noqa: F401
-from checks_of_models import check_sensitivity_layers, check_sensitivity_sum  # noqa: F401
+from checks_of_models import check_sensitivity_layers, check_sensitivity_sum, check_task_bytes, check_task_depth  # noqa: F401
 from checks_of_peers import check_peers  # noqa: F401
 from checks_of_replays import check_hit_rate, check_replay_concurrency, check_replay_memory, check_replay_requests  # noqa: F401
 from checks_of_replays import check_acceptance, check_serve_held, check_serve_tpot, check_serve_ttft  # noqa: F401

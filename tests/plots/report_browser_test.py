@@ -77,7 +77,7 @@ def test_tooltips_appear(opened, name):
 
 
 # The variants of the heat tables are rows or panels, in no legend.
-@pytest.mark.parametrize("name", [name for name in FIGURE_NAMES if not name.startswith("kernels") and name not in ("eval_heads", "sensitivity_layers")])
+@pytest.mark.parametrize("name", [name for name in FIGURE_NAMES if not name.startswith("kernels") and name not in ("eval_heads", "sensitivity_layers", "task_depth")])
 def test_a_click_in_the_legend_selects(opened, name):
     page, complaints = opened
     chart = chart_of(page, name)

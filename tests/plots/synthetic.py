@@ -21,6 +21,7 @@ from synthetic_models import (
     sensitivity_cells,
     stream_cells,
     stream_rows,
+    task_cells,
     text_rows,
     whole_model_cells,
 )
@@ -126,7 +127,7 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
 
 def with_later(cells: list[dict], workload: str, lengths) -> list[dict]:
     """The cells, and those of the experiments that came later."""
-    for of_experiment in (budget_cells, prefill_cells, batch_cells, prediction_cells, sensitivity_cells, stream_cells):
+    for of_experiment in (budget_cells, prefill_cells, batch_cells, prediction_cells, sensitivity_cells, stream_cells, task_cells):
         cells = cells + of_experiment(workload)
     cells = cells + checkpoint_cells(workload, lengths) + eval_cells() + whole_model_cells()
     return [with_roofline(cell) for cell in cells]

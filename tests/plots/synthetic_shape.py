@@ -45,13 +45,14 @@ AXES = {
     "device": "{}", "experiment": "{}", "phase": "{}", "workload": "{}", "layers": "{} layers", "q_heads": "{} query heads",
     "kv_heads": "{} KV heads", "head_dim": "head dim {}", "batch": "batch {}", "threads": "{} threads", "seq_len": None,
     "lengths": None, "chunk_tokens": None, "distance": None, "passage_tokens": "passage of {} tokens", "temperature": None,
+    "task": "{}", "query": "question {} compression", "depth": "depth {} %",
     "arrivals": "{}", "machine": "{} of memory", "step_tokens": "steps of {} tokens", "batching": None, "proposed_tokens": None,
 }  # fmt: skip
 WRITERS = {"perplexity": ["quality", "recall", "stream"], "common_tokens_p50": ["generate"], "running_p50": ["replay"], "replay_tpot_p99_ms": ["serve"],
            "acceptance": ["speculate"]}  # fmt: skip
 TEXTS = """cell variant device experiment phase workload lengths arm status reason kernel bound cold_bound series versus verdict batching
     weights weights_type context host arrivals machine preempt clusters counts_from times_from peer peer_versus peer_settings
-    peer_version noise tier_bound simulated""".split() + STAGES[:-1]
+    peer_version noise tier_bound simulated task query usable""".split() + STAGES[:-1]
 
 
 def described() -> list[dict]:

@@ -159,6 +159,18 @@ Scene copy(Making& m) {
   return {{{m.depth, needle}}, m.write({"\n", "A copy of the record:", "\n"}), object};
 }
 
+std::vector<Ids> split(std::span<const int> ids, int at) {
+  std::vector<Ids> pieces(1);
+  for (const int id : ids) {
+    if (id == at) {
+      pieces.emplace_back();
+    } else {
+      pieces.back().push_back(id);
+    }
+  }
+  return pieces;
+}
+
 struct Task {
   std::string_view name;
   Scene (*scene)(Making& making);
@@ -186,25 +198,19 @@ Lexicon::Lexicon(std::string_view text, std::span<const int> ids) {
     lines.emplace_back(text.substr(from, to - from));
     from = to + 1;
   }
-  // Each line ends with a break, and no other token comes so often.
+  // A line break is the token that comes as often as there are lines and leaves no line empty.
   std::map<int, size_t> counts;
   for (const int id : ids) ++counts[id];
-  const auto most = std::max_element(counts.begin(), counts.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
-  std::vector<std::vector<int>> pieces(1);
-  for (const int id : ids) {
-    if (id == most->first) {
-      pieces.emplace_back();
-    } else {
-      pieces.back().push_back(id);
-    }
-  }
-  const bool apart = !counts.empty() && pieces.size() == lines.size() + 1 &&
-                     std::none_of(pieces.begin(), pieces.end() - 1, [](const auto& p) { return p.empty(); });
-  if (!apart || lines.size() < 3)
+  std::vector<std::vector<int>> pieces;
+  const auto found = std::find_if(counts.begin(), counts.end(), [&](const auto& token) {
+    if (token.second != lines.size()) return false;
+    pieces = split(ids, token.first);
+    return std::none_of(pieces.begin(), pieces.end() - 1, [](const auto& piece) { return piece.empty(); });
+  });
+  if (found == counts.end() || lines.size() < 3)
     throw std::invalid_argument(
         "tasks cannot be written in this model's tokens: its tokenizer does not keep line breaks apart");
-  line_break_ = most->first;
+  line_break_ = found->first;
   for (size_t i = 1; i + 1 < lines.size(); ++i) ids_[lines[i]] = std::move(pieces[i]);
   std::map<std::pair<size_t, size_t>, std::vector<std::string>> by_tokens;
   for (const auto& [word, bare] : ids_) {

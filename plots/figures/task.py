@@ -1,0 +1,124 @@
+"""The task experiment: which caches still find what stands in a context, by depth and against bytes."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+from families import VariantStyle, short
+from figures.figure import Tables, figure
+from figures.models import series
+from marks import click_focus, in_focus, interval, length_choice, panels, text, tips
+from messages import at_each_length, titled
+from prepare import NoData, of_experiment
+from style import bytes_text, length_text, log_axis
+
+ACCURACY = "right answers / questions"
+
+
+@figure(
+    "task_depth",
+    "Right answers by depth", "quality",
+    "Darker is better. A cell is the share of questions that a cache answers exactly; columns are how far into the context the line "
+    "stands that is asked for, rows caches from the most bytes down. A dark row with pale cells on its left has forgotten the beginning. "
+    "Tasks in which the full f32 cache itself is at or below the sweep's floor are left out.",
+    own_style=True,
+)  # fmt: skip
+def task_depth(tables: Tables):
+    rows, left_out = usable(tables)
+    length = pl.format("{} tokens", pl.col("seq_len").map_elements(length_text, return_dtype=pl.String))
+    rows = rows.with_columns(panel=pl.format("{} · {}", "asked", length))
+    rows = rows.sort("seq_len", "panel", maintain_order=True)
+    held = rows.group_by("variant").agg(pl.col("held_bytes_per_token").mean()).sort("held_bytes_per_token", "variant", descending=[True, False])
+    axis = alt.Axis(title=None, labelLimit=0, labelExpr="truncate(datum.label,44,'center')")
+    base = alt.Chart().encode(
+        alt.X("depth:O", title="depth of the line [% of the context]", axis=alt.Axis(labelAngle=0)),
+        alt.Y("variant:N", sort=held["variant"].to_list(), axis=axis),
+        tooltip=task_tips(),
+    )
+    colour = alt.Color("accuracy:Q", scale=alt.Scale(scheme="blues", domain=[0, 1]), legend=alt.Legend(title=["right", "answers"], format="%"))
+    ink = alt.condition("datum.accuracy > 0.6", alt.value("white"), alt.value("black"))
+    layers = base.mark_rect(stroke="white", strokeWidth=0.5).encode(colour), base.mark_text(fontSize=10).encode(text="label:N", color=ink)
+    most = rows.group_by("panel").agg(pl.col("variant").n_unique())["variant"].max()
+    chart = panels(alt.layer(*layers), rows, height=max(90, 18 * most))
+    return titled(chart.resolve_scale(y="independent") if rows["panel"].n_unique() > 1 else chart, who_forgets(rows) + left_out)
+
+
+@figure(
+    "task_bytes",
+    "Right answers against bytes", "quality",
+    "Towards the upper left is better. A line is a policy over its budgets, a lone point a cache that keeps every token; bars are 95 % "
+    "intervals of the share of right answers (Wilson). A panel a depth. Tasks in which the full f32 cache itself is at or below the sweep's floor "
+    "are left out.",
+    at_one_length=True,
+    own_style=True,
+)  # fmt: skip
+def task_bytes(tables: Tables):
+    rows, left_out = usable(tables)
+    at = pl.format("depth {} %", pl.col("depth").map_elements("{:g}".format, return_dtype=pl.String))
+    rows = rows.with_columns(panel=pl.format("{} · {}", "asked", at))
+    rows = rows.with_columns(spec=pl.col("variant"), variant=series()).sort("depth", "panel", maintain_order=True)
+    message = {length: said + left_out for length, said in at_each_length(rows, fewest_bytes).items()}
+    choice = length_choice(rows["seq_len"])
+    style = VariantStyle(set(rows["variant"]), rows["variant"], None)
+    held = [rows["held_bytes_per_token"].min() / 1.1, rows["held_bytes_per_token"].max() * 1.1]
+    y = alt.Y("accuracy:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(title=ACCURACY, format="%"))
+    base = alt.Chart().encode(
+        log_axis(alt.X, "held_bytes_per_token", "bytes held per input token, all layers", held), y, tooltip=task_tips(spec="spec")
+    )
+    legend = alt.Legend(title=None, orient="bottom", columns=3, columnPadding=20, labelLimit=0, labelExpr="truncate(datum.label,44,'center')")
+    bar = base.encode(alt.Y("accuracy_ci_low:Q", title=ACCURACY), alt.Y2("accuracy_ci_high:Q")).mark_rule(strokeWidth=1.2)
+    line = base.mark_line(strokeWidth=1.8).encode(style.colour(legend), style.dash(), opacity=in_focus(), order="held_bytes_per_token:Q")
+    point = base.mark_point(size=60, strokeWidth=1.8).encode(style.colour(legend), style.shape(legend), opacity=in_focus())
+    layers = bar.encode(style.colour(legend), opacity=in_focus()), line, point.add_params(click_focus())
+    return titled(panels(alt.layer(*layers), rows, choice=choice), message)
+
+
+def usable(tables: Tables) -> tuple[pl.DataFrame, str]:
+    """The cells whose full f32 cache is above the floor, in panels; and what is left out, for a title."""
+    cells = of_experiment(tables.cells, "task", "accuracy", "depth", "held_bytes_per_token")
+    too_hard = pl.col("usable") == "no"
+    rows = cells.filter(~too_hard)
+    if rows.is_empty():
+        raise NoData("the model does no task of the run well enough, even with the full f32 cache")
+    at = pl.format("{} at {} % of {}", "task", pl.col("depth").map_elements("{:g}".format, return_dtype=pl.String),
+                   pl.col("seq_len").map_elements(length_text, return_dtype=pl.String))  # fmt: skip
+    names = cells.filter(too_hard).select(at).to_series().unique(maintain_order=True).to_list()
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    left_out = f"; too hard for the model and left out: {', '.join(names[:3])}{more}" if names else ""
+    label = pl.format("{}/{}", pl.col("right").cast(pl.Int64), pl.col("batch").cast(pl.Int64))
+    return rows.with_columns(
+        text("held_bytes_per_token", bytes_text),
+        text("credit", "{:.2f}".format),
+        text("difference_p", "{:.2g}".format),
+        interval("accuracy_ci_low", "accuracy_ci_high", "{:.2f}".format),
+        label=label,
+        asked=pl.format("{} · question {} compression", "task", "query"),
+    ), left_out
+
+
+def task_tips(**more: str) -> list[alt.Tooltip]:
+    return tips(**more, task="task", depth="depth", right="label", interval_95="interval", credit="credit_text",
+                p_against_full="difference_p_text", bytes_held="held_bytes_per_token_text", verdict="verdict")  # fmt: skip
+
+
+def who_forgets(rows: pl.DataFrame) -> str:
+    """How many caches answer worse than the full one somewhere, and what is lost most."""
+    worse = rows.filter(pl.col("verdict") == "worse")
+    if worse.is_empty():
+        return f"None of {rows['variant'].n_unique()} caches is found to answer worse than the full f32 cache"
+    lost = worse.sort(pl.col("full_right") - pl.col("right"), "variant", descending=[True, False]).row(0, named=True)
+    return (f"{worse['variant'].n_unique()} of {rows['variant'].n_unique()} caches answer worse than the full f32 cache somewhere; "
+            f"{short(lost['variant'])} answers {lost['label']} at {lost['depth']:g} % of {lost['seq_len']:,.0f} tokens, "
+            f"the full cache {lost['full_right']:.0f}")  # fmt: skip
+
+
+def fewest_bytes(rows: pl.DataFrame) -> str:
+    """The smallest cache that is nowhere found to answer worse, of those that were measured wherever others were."""
+    kept = rows.group_by("spec").agg(
+        pl.col("held_bytes_per_token").mean(), (pl.col("verdict") == "worse").any().alias("worse"), pl.len().alias("places")
+    )  # fmt: skip
+    as_well = kept.filter(~pl.col("worse"), pl.col("places") == pl.col("places").max()).sort("held_bytes_per_token", "spec")
+    if as_well.is_empty():
+        return "Every cache answers worse than the full f32 cache at some depth"
+    best = as_well.row(0, named=True)
+    return f"{short(best['spec'])} has the fewest bytes a token, {bytes_text(best['held_bytes_per_token'])}, of the caches not found to answer worse"

@@ -1,0 +1,147 @@
+// Questions about a text: read back as text and answered by a search that knows nothing of how they were written.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <regex>
+#include <set>
+#include <stdexcept>
+
+#include "harness/experiments/task/questions.h"
+#include "harness/io/mapped_file.h"
+
+namespace kv::experiments {
+namespace {
+
+constexpr int64_t kTaskTokens = 1500;
+
+std::vector<int> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+std::string text_of(std::span<const int> ids) { return {ids.begin(), ids.end()}; }
+
+// A token a byte, so that ids can be read.
+const Lexicon& lexicon() {
+  static const std::string text = io::read_text(KVLAB_SOURCE_DIR "/configs/tasks.txt");
+  static const Lexicon lexicon(text, bytes_of(text));
+  return lexicon;
+}
+
+// A haystack of one character that no piece has.
+std::vector<int> haystack() { return std::vector<int>(kTaskTokens, '-'); }
+
+struct Read {
+  std::string before, question, answer;
+};
+Read read(const std::string& task, int64_t depth, uint64_t key) {
+  const Question q = ask(task, lexicon(), haystack(), kTaskTokens, depth, key);
+  EXPECT_EQ(std::ssize(q.ids), kTaskTokens);
+  const std::string all = text_of(q.ids);
+  const auto question = static_cast<size_t>(q.question), answer = static_cast<size_t>(q.answer);
+  return {all.substr(0, question), all.substr(question, answer - question), all.substr(answer)};
+}
+
+std::smatch match(const std::string& text, const std::string& pattern) {
+  std::smatch found;
+  EXPECT_TRUE(std::regex_search(text, found, std::regex(pattern))) << pattern << "\nin " << text;
+  return found;
+}
+
+std::vector<std::smatch> all_matches(const std::string& text, const std::string& pattern) {
+  const std::regex regex(pattern);
+  return {std::sregex_iterator(text.begin(), text.end(), regex), std::sregex_iterator()};
+}
+
+// Answers by search.
+std::string found_in(const std::string& task, const Read& r) {
+  if (task == "single" || task == "keys") {
+    const std::string key = match(r.question, "word of the (\\w+)\\?")[1];
+    return match(r.before, "The secret word of the " + key + " is( \\w+)\\.")[1];
+  }
+  if (task == "values") {
+    const std::string key = match(r.question, "words of the (\\w+)\\?")[1];
+    std::string answer;
+    for (const std::smatch& m : all_matches(r.before, "One secret word of the " + key + " is( \\w+)\\."))
+      answer += (answer.empty() ? "" : ",") + m[1].str();
+    return answer;
+  }
+  if (task == "lookup") {
+    const std::string key = match(r.question, "The value of \"(\\w+)\" is \"")[1];
+    return match(r.before, "\"" + key + "\": \"(\\w+)\"")[1];
+  }
+  if (task == "variables") {
+    std::string name = match(r.question, "What is (\\w+)\\?")[1];
+    for (int link = 0; link < 3; ++link) name = match(r.before, "Let " + name + " be (\\w+)\\.")[1];
+    return " " + name;
+  }
+  return match(r.before, "The record:\n(\\{.*\\})\n")[1];
+}
+
+const std::vector<std::string> kNames{"single", "keys", "values", "lookup", "variables", "copy"};
+
+TEST(Task, TheAnswerIsInTheText) {
+  for (const std::string& task : kNames) {
+    for (const int64_t depth : {1, 50, 100}) {
+      for (const uint64_t key : {1, 2, 3}) {
+        const Read r = read(task, depth, key);
+        EXPECT_EQ(found_in(task, r), r.answer) << task << " at " << depth;
+      }
+    }
+  }
+}
+
+// A search for the answer's own sentence, in characters of the haystack alone.
+TEST(Task, StandsAtItsDepth) {
+  for (const int64_t depth : {10, 50, 90}) {
+    for (const std::string task : {"single", "keys"}) {
+      const Read r = read(task, depth, 5);
+      const auto at = static_cast<size_t>(match(r.before, " is" + r.answer + "\\.").position());
+      const auto hay = [](const std::string& text) {
+        return static_cast<double>(std::count(text.begin(), text.end(), '-'));
+      };
+      EXPECT_NEAR(hay(r.before.substr(0, at)) / hay(r.before), static_cast<double>(depth) / 100, 0.002)
+          << task;
+    }
+  }
+}
+
+TEST(Task, DrawsBySeedAloneAndDepthMovesWordsNot) {
+  for (const std::string& task : kNames) {
+    std::set<std::string> answers;
+    for (uint64_t key = 0; key < 20; ++key) answers.insert(read(task, 50, key).answer);
+    EXPECT_GE(answers.size(), 8u) << task;
+    EXPECT_EQ(read(task, 50, 4).answer, read(task, 50, 4).answer);
+    if (task == "lookup") continue;
+    EXPECT_EQ(read(task, 10, 4).answer, read(task, 90, 4).answer) << task;
+  }
+}
+
+TEST(Task, AllAnswersHaveEquallyManyTokens) {
+  for (const std::string& task : kNames) {
+    const Question first = ask(task, lexicon(), haystack(), kTaskTokens, 50, 0);
+    for (uint64_t key = 1; key < 10; ++key) {
+      const Question q = ask(task, lexicon(), haystack(), kTaskTokens, 50, key);
+      EXPECT_EQ(q.answer, first.answer) << task;
+      EXPECT_EQ(q.question, first.question) << task;
+    }
+  }
+}
+
+TEST(Task, ALookupFillsTheTextWithPairs) {
+  const Read r = read("lookup", 50, 1);
+  EXPECT_GT(all_matches(r.before, "\"\\w+\": \"\\w+\"").size(), 20u);
+  std::set<std::string> keys;
+  for (const std::smatch& m : all_matches(r.before, "\"(\\w+)\": "))
+    EXPECT_TRUE(keys.insert(m[1]).second) << m[1];
+}
+
+TEST(Task, RefusesWhatDoesNotFit) {
+  for (const std::string& task : kNames)
+    EXPECT_THROW(ask(task, lexicon(), haystack(), 60, 50, 1), std::invalid_argument) << task;
+  EXPECT_THROW(check_task_name("needle"), std::invalid_argument);
+  EXPECT_THROW(lexicon().ids_of("no such piece"), std::logic_error);
+  const std::string text = "first\none\nlast\n";
+  EXPECT_THROW(Lexicon(text, std::vector<int>{1, 2, 3}), std::invalid_argument);
+  EXPECT_THROW(Lexicon(text, bytes_of(text)), std::invalid_argument);  // no words
+  EXPECT_THROW(Lexicon(text, {}), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace kv::experiments
