@@ -25,13 +25,14 @@ def test_a_picture_can_be_drawn_again(folder, name):
 
 
 def test_the_headline_is_what_its_picture_draws():
-    """One quantity for both: the time of all appends over the baseline's, with its interval."""
+    """One quantity for both: the KL divergence of two caches of equal bytes, with its interval."""
     ((folder, name),) = PICTURES
-    assert name == "growth_total"
-    headline = re.search(r"\*\*(At 4,096 tokens.*?)\*\*", README, re.S)[1]
+    assert name == "quality_kl"
+    headline = re.search(r"\*\*(In SmolLM2.*?)\*\*", README, re.S)[1]
     with (HOME / folder / "cells.csv").open() as file:
-        rows = {row["variant"]: row for row in csv.DictReader(file) if row["seq_len"] == "4096" and row["verdict"] != "aa_test"}
-    said = re.findall(r"([\d.]+) times[^(]*\(([\d.]+)–([\d.]+)\)", headline)
-    columns = [f"append_total_ratio_{end}" for end in ("p50", "ci_low", "ci_high")]
-    want = [tuple(f"{float(rows[variant][column]):.{digits}f}" for column in columns) for variant, digits in (("concat", 0), ("doubling", 1))]
-    assert said == want
+        rows = {row["variant"]: row for row in csv.DictReader(file) if row["experiment"] == "quality"}
+    keys, values = (rows[f"contiguous/split({codecs})"] for codecs in ("k=q8_0,v=q4_0", "k=q4_0,v=q8_0"))
+    said = re.findall(r"by ([\d.]+)(?: nats)? \(([\d.]+)–([\d.]+)\)", headline)
+    columns = [f"kl_mean{end}" for end in ("", "_ci_low", "_ci_high")]
+    assert said == [tuple(f"{float(row[column]):.{digits}f}" for column in columns) for row, digits in ((keys, 4), (values, 3))]
+    assert keys["bytes_payload"] == values["bytes_payload"] and "the same bytes" in headline
