@@ -7,7 +7,7 @@ import polars as pl
 from families import VariantStyle, short
 from figures.figure import Tables, figure
 from figures.models import series
-from marks import click_focus, in_focus, interval, length_choice, panels, text, tips
+from marks import in_focus, interval, legend_focus, length_choice, panels, text, tips
 from messages import at_each_length, titled
 from prepare import NoData, of_experiment
 from style import bytes_text, length_text, log_axis
@@ -65,11 +65,11 @@ def task_bytes(tables: Tables):
     base = alt.Chart().encode(
         log_axis(alt.X, "held_bytes_per_token", "bytes held per input token, all layers", held), y, tooltip=task_tips(spec="spec")
     )
-    legend = alt.Legend(title=None, orient="bottom", columns=3, columnPadding=20, labelLimit=0, labelExpr="truncate(datum.label,44,'center')")
+    legend = alt.Legend(title=None, orient="top", columns=3, columnPadding=20, labelLimit=0, labelExpr="truncate(datum.label,44,'center')")
     bar = base.encode(alt.Y("accuracy_ci_low:Q", title=ACCURACY), alt.Y2("accuracy_ci_high:Q")).mark_rule(strokeWidth=1.2)
     line = base.mark_line(strokeWidth=1.8).encode(style.colour(legend), style.dash(), opacity=in_focus(), order="held_bytes_per_token:Q")
     point = base.mark_point(size=60, strokeWidth=1.8).encode(style.colour(legend), style.shape(legend), opacity=in_focus())
-    layers = bar.encode(style.colour(legend), opacity=in_focus()), line, point.add_params(click_focus())
+    layers = bar.encode(style.colour(legend), opacity=in_focus()).add_params(legend_focus()), line, point
     return titled(panels(alt.layer(*layers), rows, choice=choice), message)
 
 

@@ -151,7 +151,7 @@ def check_task_depth(spec, files):
     shown = points((row[panel], row["variant"], row["depth"], row["accuracy"]) for row in spec["data"]["values"])
     lengths = {length: f"single · question after compression · {text}" for length, text in ((512, "512 tokens"), (1024, "1K tokens"))}
     assert shown == points((lengths[row["seq_len"]], row["variant"], row["depth"], row["accuracy"]) for row in cells)
-    assert " ".join(spec["title"]["text"]).endswith("; too hard for the model and left out: single at 90 % of 1K")
+    assert " ".join(spec["title"]["text"]).endswith("; too hard for the model and left out: single at 90 % of 512")
 
 
 def check_task_bytes(spec, files):

@@ -169,7 +169,7 @@ def task_cells(workload) -> list[dict]:
             "task", variant, length, workload, series=policy, task="single", query="after", depth=depth, held_bytes_per_token=held, batch=16,
             right=15 if depth == 90 else right, accuracy=(15 if depth == 90 else right) / 16, accuracy_ci_low=(15 if depth == 90 else right) / 20,
             accuracy_ci_high=(16 if depth == 90 else right + 1) / 16, credit=0.9, full_right=15, difference_p=0.01, versus="contiguous",
-            usable="no" if (depth, length) == (90, 1024) else "yes", verdict="identical" if depth == 90 else verdict,
+            usable="no" if (depth, length) == (90, 512) else "yes", verdict="identical" if depth == 90 else verdict,
         ) | {"cell": f"task-{variant}-{length}-{depth}"}
         for variant, policy, held, right, verdict in caches for length in (512, 1024) for depth in (10, 90)
     ]  # fmt: skip
