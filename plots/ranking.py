@@ -50,6 +50,7 @@ MEASURES = [
     of_time("cold_attend_p50_us", "cold", "attention, cold", ratio="cold_ratio"),
     of_time("fork_p50_us", "fork", "fork, p50", "forks fastest"),
     Measure("rate", "goodput_per_s", "serves most", "good requests/s", "{:.3g}".format, ("goodput_per_s_ci_low", "goodput_per_s_ci_high"), unit="good requests a second"),
+    Measure("rate", "accuracy", "answers most", "right answers", "{:.0%}".format, ("accuracy_ci_low", "accuracy_ci_high"), unit="right answers"),
     Measure("bytes", "bytes_per_token", "is smallest", "bytes a token", bytes_text),
     Measure("bytes", "workspace_sequence", "needs least workspace", "workspace", bytes_text),
     Measure("bytes", "held_peak_bytes", "holds least at its peak", "held, most", bytes_text),

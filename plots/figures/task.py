@@ -29,7 +29,7 @@ def task_depth(tables: Tables):
     rows = rows.with_columns(panel=pl.format("{} · {}", "asked", length))
     rows = rows.sort("seq_len", "panel", maintain_order=True)
     held = rows.group_by("variant").agg(pl.col("held_bytes_per_token").mean()).sort("held_bytes_per_token", "variant", descending=[True, False])
-    axis = alt.Axis(title=None, labelLimit=0, labelExpr="truncate(datum.label,44,'center')")
+    axis = alt.Axis(title=None, labelLimit=0, labelExpr="truncate(datum.label,60,'center')")
     base = alt.Chart().encode(
         alt.X("depth:O", title="depth of the line [% of the context]", axis=alt.Axis(labelAngle=0)),
         alt.Y("variant:N", sort=held["variant"].to_list(), axis=axis),
@@ -65,7 +65,7 @@ def task_bytes(tables: Tables):
     base = alt.Chart().encode(
         log_axis(alt.X, "held_bytes_per_token", "bytes held per input token, all layers", held), y, tooltip=task_tips(spec="spec")
     )
-    legend = alt.Legend(title=None, orient="top", columns=3, columnPadding=20, labelLimit=0, labelExpr="truncate(datum.label,44,'center')")
+    legend = alt.Legend(title=None, orient="top", columns=2, columnPadding=20, labelLimit=0, labelExpr="truncate(datum.label,60,'center')")
     bar = base.encode(alt.Y("accuracy_ci_low:Q", title=ACCURACY), alt.Y2("accuracy_ci_high:Q")).mark_rule(strokeWidth=1.2)
     line = base.mark_line(strokeWidth=1.8).encode(style.colour(legend), style.dash(), opacity=in_focus(), order="held_bytes_per_token:Q")
     point = base.mark_point(size=60, strokeWidth=1.8).encode(style.colour(legend), style.shape(legend), opacity=in_focus())

@@ -19,6 +19,7 @@ QUESTIONS = {
     "step_p50_us": "Which cache makes a step fastest?",
     "prefill_p50_us": "What does a prompt cost?",
     "goodput_per_s": "Which cache serves most requests?",
+    "accuracy": "Which cache still finds what is asked for?",
     "err_rel_l2": "Which cache has the least error at equal bytes?",
     "fork_p50_us": "What does a fork cost?",
 }
