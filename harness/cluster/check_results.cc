@@ -77,11 +77,13 @@ void check_values(const std::vector<results::Row>& cells, Check& check) {
 // experiments that count bytes at several lengths.
 std::optional<int64_t> closed_form(const measure::SweepPoint& point, const measure::PlannedCell& cell,
                                    ModelShape (*shape)(const measure::SweepPoint&, int)) {
-  const auto first_step = experiments::experiment_of(point).first_step;
-  if (cell.uncached || !first_step) return std::nullopt;
-  const auto sequences = static_cast<size_t>(point.batch);
-  const std::vector<int64_t> lengths(sequences, point.seq_len), prompts(sequences, first_step(point));
-  return predicted_bytes(cell.spec, shape(point, point.batch), lengths, prompts);
+  const experiments::Experiment& experiment = experiments::experiment_of(point);
+  if (cell.uncached || !experiment.first_step) return std::nullopt;
+  const int held = experiment.one_at_a_time ? 1 : point.batch;
+  const auto sequences = static_cast<size_t>(held);
+  const std::vector<int64_t> lengths(sequences, point.seq_len),
+      prompts(sequences, experiment.first_step(point));
+  return predicted_bytes(cell.spec, shape(point, held), lengths, prompts);
 }
 
 // The current key; earlier versions named the A/A test otherwise.

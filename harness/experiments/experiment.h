@@ -31,6 +31,8 @@ struct Experiment {
   // Tokens of a sequence's first step. A cell holds `batch` sequences of seq_len tokens each, so its bytes are a closed form.
   // Null: its sequences are others, or cells differ.
   int64_t (*first_step)(const measure::SweepPoint& point) = nullptr;
+  // The sequences of a batch follow one another: a cell holds one.
+  bool one_at_a_time = false;
   // Each step that a cell counts is a row of a table of timed steps.
   bool tables_every_step = false;
   // Throws std::invalid_argument, before anything is written, for a sweep point that the model or its text cannot

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "kernels/threads.h"
 #include "variants/cache/prefill.h"
 #include "variants/core/scratch.h"
 
@@ -178,7 +179,8 @@ void Attender::show_rows(int layer, std::span<const StepInput> inputs) {
   const CacheShape& s = stages_.shape;
   for (const StepInput& in : inputs) {
     if (!sequences_.at(in.sequence).slice[layer].shown) continue;
-#pragma omp parallel for schedule(dynamic, 1)
+    const int64_t work = in.n * s.kv_heads * s.group() * s.head_dim;
+#pragma omp parallel for schedule(dynamic, 1) if (worth_threads(work, kParallelElements))
     for (int head = 0; head < s.kv_heads; ++head) {
       const int64_t at = int64_t{head} * in.n * s.head_dim;
       sequences_.policy(in.sequence, layer, head)

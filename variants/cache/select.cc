@@ -1,6 +1,7 @@
 // Narrows a step's problems to the rows that the spec's selection chooses.
 #include <algorithm>
 
+#include "kernels/threads.h"
 #include "variants/cache/attender.h"
 #include "variants/core/scratch.h"
 #include "variants/storage/streamed_decode.h"
@@ -63,7 +64,8 @@ void Attender::select(int layer, std::span<const StepInput> inputs) {
     stages_.storage->attend(problems_, nullptr);
     for (HeadQueries& p : problems_) p.attention_weights = nullptr;
   }
-#pragma omp parallel for schedule(dynamic, 1)
+  const int64_t work = first_candidates_.back() * stages_.shape.head_dim;
+#pragma omp parallel for schedule(dynamic, 1) if (worth_threads(work, kParallelElements))
   for (size_t i = 0; i < problems_.size(); ++i) {
     const HeadQueries& p = problems_[i];
     const auto first = static_cast<size_t>(first_candidates_[i]);

@@ -33,6 +33,12 @@ void check_speculate(const measure::SweepPoint& point) {
   }
 }
 
+// The prompt is one step; a first token alone is a step like the others.
+int64_t first_speculate_step(const measure::SweepPoint& point) {
+  const int64_t prompt = settings_of(point)[kPromptKey];
+  return prompt > 1 ? prompt : 0;
+}
+
 // A cell a draft cache and length of drafts.
 void plan_speculate(measure::SweepPoint& point) {
   const std::vector<int64_t>& lengths = settings_of(point)[kDraftTokensKey];
@@ -119,8 +125,12 @@ class SpeculateRun {
     one.shares.insert(one.shares.end(), drafted.shares.begin(), drafted.shares.end());
     one.text_of_share.resize(one.shares.size(), text);
     if (text + 1 < point_.batch) return;
+    // Drafts end anywhere; the bytes of a whole text follow from the config.
+    std::vector<int> whole(prompt.begin(), prompt.end());
+    whole.insert(whole.end(), drafted.ids.begin(), drafted.ids.end());
+    draft.read(whole);
     cell.ids = {draft.sequence()};
-    cell.prompt = prompt_ > 1 ? prompt_ : 0;
+    cell.prompt = first_speculate_step(point_);
     cell.account(std::vector<int64_t>{draft.tokens()});
     cell.cache.reset();
   }
@@ -197,6 +207,8 @@ constinit const Experiment kSpeculate{
              .help = "tokens drafted with a cheap cache and verified with the full one: acceptance, speed-up",
              .keys = kSpeculateKeys,
              .needs_model = true},
+    .first_step = first_speculate_step,
+    .one_at_a_time = true,
     .check = check_speculate,
     .columns = kSpeculateGroups,
     .table = kSpeculateTable,
