@@ -36,9 +36,7 @@ WeightShapes read_weight_shapes(const std::string& path) {
                  .tied = file.flag("tie_word_embeddings", among(kTied, file))};
   if (!file.has("linear_num_value_heads")) return s;
   const int64_t keys = int64_t{file.count("linear_num_key_heads")} * file.count("linear_key_head_dim"),
-                value_heads = file.count("linear_num_value_heads"),
-                values = value_heads * file.count("linear_value_head_dim");
-  s.recurrent_in = 2 * keys + 2 * values + 2 * value_heads;  // q and k; v and its gate; decay and step size
+                values = int64_t{file.count("linear_num_value_heads")} * file.count("linear_value_head_dim");
   s.recurrent_out = values;
   s.convolved = 2 * keys + values;
   s.convolution_kernel =

@@ -10,9 +10,9 @@ struct WeightShapes {
   int64_t hidden = 0, intermediate = 0, vocab = 0;
   bool gated = true;  // the MLP has a gate beside up and down
   bool tied = false;  // embedding and classifier are one matrix
-  // A layer with a state of constant size instead of K and V (gated DeltaNet, arXiv:2412.06464): outputs of its
-  // projections from the hidden size, and inputs of the projection back.
-  int64_t recurrent_in = 0, recurrent_out = 0;
+  // A layer with a state of constant size instead of K and V (gated DeltaNet, arXiv:2412.06464): inputs of its projection
+  // back to the hidden size.
+  int64_t recurrent_out = 0;
   int64_t convolved = 0,
           convolution_kernel = 0;  // its short convolution: channels, and tokens that each sees
 };

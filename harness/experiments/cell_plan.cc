@@ -32,6 +32,9 @@ std::string unsupported_reason(const measure::SweepPoint& point, const LayerSpec
   require_layers(point, spec, shape);
   const std::string reason = workload::unsupported_reason(spec, point.workload, shape, point.context->gpu());
   if (!reason.empty()) return reason;
+  const bool replays = point.source->model() && !experiment_of(point).info.needs_model;
+  if (replays && point.source->shape().row_layers() < point.source->shape().layers)
+    return "linear layers have states, and only rows are replayed";
   const int64_t most = point.source->max_tokens();
   if (point.seq_len <= most || experiment_of(point).beyond_trained_context) return "";
   return "workload '" + point.workload + "' has only " + std::to_string(most) + " tokens";

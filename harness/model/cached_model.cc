@@ -112,10 +112,10 @@ std::vector<float> CachedModel::step_together(std::span<CachedModel* const> mode
         });
       },
       rotary, wanted ? Model::Wanted(logits_of) : std::nullopt,
-      [&](int layer, const float* projected, float* out) {
+      [&](int layer, int64_t, const float* projected, float* out) {
         const LayerWeights& weights = first.model_.weights().layers[static_cast<size_t>(layer)];
         in_caches += each_alone(models, [&](CachedModel& m, int64_t at) {
-          m.recur(layer, n, projected + at * each * weights.recurrent_in.rows(),
+          m.recur(layer, n, projected + at * each * projected_values(config.linear),
                   out + at * each * weights.recurrent_out.cols());
         });
       });

@@ -23,6 +23,8 @@ constexpr std::string_view kGpt2 =
 constexpr std::string_view kGptOss =
     R"({"rms_norm_eps": 1e-5, "attention_bias": true, "num_experts_per_tok": 4,
   "swiglu_limit": 7.0, "swiglu_alpha": 1.702, "rope_theta": 150000.0})";
+constexpr std::string_view kNanochat = R"({"hidden_act": "relu2", "final_logit_softcapping": 15.0})";
+constexpr std::string_view kQwen35 = R"({"partial_rotary_factor": 0.25, "linear_conv_kernel_dim": 4})";
 
 constexpr std::array kFamilies{
     Family{.type = "llama", .defaults = "{}"},
@@ -46,6 +48,21 @@ constexpr std::array kFamilies{
            .norm = Norm::kLayer,
            .rotary = false},
     Family{.type = "gpt_oss", .defaults = kGptOss, .feed_forward = FeedForward::kExperts, .sinks = true},
+    // A norm without weights behind RoPE is one before it.
+    Family{.type = "nanochat",
+           .defaults = kNanochat,
+           .feed_forward = FeedForward::kPlain,
+           .norm_weights = false,
+           .embedding_norm = true,
+           .head_norms = true,
+           .backwards = true},
+    Family{.type = "qwen3_5_text",
+           .defaults = kQwen35,
+           .norm_offset = true,
+           .head_norms = true,
+           .partial_rotary = true,
+           .gated_heads = true,
+           .linear_layers = true},
 };
 
 // Settings that change what a layer does, in a way that none of the families' released models has.
@@ -73,7 +90,8 @@ Activation read_activation(const config::ModelSettings& config) {
   const std::string name = config.text(key, "silu");
   if (name == "silu") return Activation::kSilu;
   if (name == "gelu_pytorch_tanh" || name == "gelu_new") return Activation::kGeluTanh;
-  config.refuse(key, "\"silu\", \"gelu_pytorch_tanh\" or \"gelu_new\"");
+  if (name == "relu2") return Activation::kRelu2;
+  config.refuse(key, "\"silu\", \"gelu_pytorch_tanh\", \"gelu_new\" or \"relu2\"");
 }
 
 void read_yarn(const config::ModelSettings& rope, int max_tokens, Rope& r) {
@@ -112,7 +130,7 @@ Rope read_scaling(const config::ModelSettings& config, const config::ModelSettin
 
 // RoPE of the layers of a kind, "full" or "sliding". transformers 5 has all of it in rope_parameters, in Gemma 3 once a kind;
 // before, theta lay beside rope_scaling, and Gemma 3's sliding layers had rope_local_base_freq and no scaling.
-Rope read_rope(const config::ModelSettings& config, const std::string& kind) {
+Rope read_rope(const config::ModelSettings& config, const Family& family, const std::string& kind) {
   const bool local = kind == "sliding" && config.has("rope_local_base_freq");
   const double theta =
       local ? config.number("rope_local_base_freq", 0) : config.number("rope_theta", 10000.0);
@@ -120,15 +138,29 @@ Rope read_rope(const config::ModelSettings& config, const std::string& kind) {
       config.inner(config.has("rope_parameters") ? "rope_parameters" : "rope_scaling");
   const bool a_kind = all.has("full_attention") || all.has("sliding_attention");
   const config::ModelSettings rope = a_kind ? all.inner(kind + "_attention") : all;
-  if (rope.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0)) != 1.0)
+  const double part = rope.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0));
+  if (part != 1.0 && !family.partial_rotary)
     config.refuse("'partial_rotary_factor' other than 1 is not implemented");
-  const Rope r{.theta = rope.number("rope_theta", theta), .pairs = RopePairs::kHalfSplit};
-  return local && !a_kind ? r : read_scaling(config, rope, r);
+  const int rotated = part == 1.0 ? 0 : static_cast<int>(part * config.count("head_dim"));
+  if (part > 1.0 || (part < 1.0 && (rotated == 0 || rotated % 2 != 0)))
+    config.refuse("'partial_rotary_factor' must make an even part of head_dim");
+  Rope r{.theta = rope.number("rope_theta", theta),
+         .pairs = RopePairs::kHalfSplit,
+         .backwards = family.backwards,
+         .rotated = rotated};
+  if (!local || a_kind) r = read_scaling(config, rope, r);
+  if (!family.norm_weights) r.amplitude = 1;  // taken off by the norm behind RoPE
+  return r;
 }
 
-std::vector<ModelLayer> read_layers(const config::ModelSettings& config, const config::Geometry& g) {
+std::vector<ModelLayer> read_layers(const config::ModelSettings& config, const Family& family,
+                                    const config::Geometry& g) {
   for (size_t i = 0; i < g.kinds.size(); ++i) {
     if (g.kinds[i].kind == "full" || g.kinds[i].kind == "sliding") continue;
+    if (family.linear_layers && g.kinds[i].kind == "linear") {
+      for (const char* key : {"linear_num_value_heads", "linear_key_head_dim"}) config.count(key);
+      continue;
+    }
     config.refuse("layer " + std::to_string(i) + " is of the kind '" + g.kinds[i].kind +
                   "', which no model of this family has; expected full_attention or sliding_attention");
   }
@@ -139,8 +171,9 @@ void check_settings(const config::ModelSettings& config) {
   for (const char* key : kMustBeFalse) {
     if (config.flag(key, false)) config.refuse(key, "false: the other is not implemented");
   }
-  if (!config.flag("scale_attn_weights", true))
-    config.refuse("scale_attn_weights", "true: the other is not implemented");
+  for (const char* key : {"scale_attn_weights", "attn_output_gate"}) {
+    if (!config.flag(key, true)) config.refuse(key, "true: the other is not implemented");
+  }
   if (config.has("quantization_config"))
     config.refuse("its weights are quantised ('quantization_config'); expected f32, f16 or bf16");
 }
@@ -149,6 +182,7 @@ void read_family_settings(const config::ModelSettings& config, const Family& fam
   c.norm = family.norm;
   c.activation = read_activation(config);
   c.rotary = family.rotary;
+  c.gated_heads = family.gated_heads;
   if (family.scaled_embedding) c.embedding_scale = std::sqrt(static_cast<float>(c.dim));
   const double scalar = config.number("query_pre_attn_scalar", c.head_dim());
   c.query_scale = static_cast<float>(std::sqrt(c.head_dim() / scalar));
@@ -186,9 +220,10 @@ HuggingFaceConfig read_hugging_face_config(const std::string& path) {
                 .max_tokens = config.count("max_position_embeddings"),
                 .stated_head_dim = g.head_dim,
                 .norm_epsilon = static_cast<float>(config.number("rms_norm_eps", 1e-6)),
-                .rope = read_rope(config, "full"),
-                .window_rope = read_rope(config, "sliding"),
-                .kinds = read_layers(config, g)};
+                .rope = read_rope(config, family, "full"),
+                .window_rope = read_rope(config, family, "sliding"),
+                .kinds = read_layers(config, family, g),
+                .linear = g.linear};
   if (family.rotary && g.head_dim % 2 != 0)
     config.refuse("a head_dim of " + std::to_string(g.head_dim) +
                   " has no rotary pairs; expected an even number");

@@ -20,11 +20,17 @@ struct Family {
   Norm norm = Norm::kRms;
   bool rotary = true;             // else learned positions
   bool norm_offset = false;       // norms multiply by 1 + weight
+  bool norm_weights = true;       // else by nothing
+  bool embedding_norm = false;    // a norm of the embedding
   bool out_norms = false;         // norms of the outputs of attention and feed-forward
   bool head_norms = false;        // norms of every head's query and key
   bool qkv_bias = false;          // whatever attention_bias says
   bool scaled_embedding = false;  // by sqrt(hidden_size)
   bool sinks = false;             // a learned logit a query head
+  bool backwards = false;         // RoPE turns by negative angles
+  bool partial_rotary = false;    // it may turn a part of each head
+  bool gated_heads = false;       // ModelConfig's
+  bool linear_layers = false;     // gated DeltaNet
 };
 
 struct HuggingFaceConfig {

@@ -9,12 +9,16 @@
 namespace kv::model {
 namespace {
 
-// silu(a) = a / (1 + exp(-a)); gelu(a) = a / 2 (1 + tanh(sqrt(2 / pi) (a + 0.044715 a³)))
+// silu(a) = a / (1 + exp(-a)); gelu(a) = a / 2 (1 + tanh(sqrt(2 / pi) (a + 0.044715 a³))); relu2(a) = max(a, 0)²
 using Values = Eigen::Map<Eigen::ArrayXf>;
 
 void activate(Activation activation, Values a) {
   if (activation == Activation::kSilu) {
     a = a / (1.0f + (-a).exp());
+    return;
+  }
+  if (activation == Activation::kRelu2) {
+    a = a.max(0.0f).square();
     return;
   }
   const float scale = std::sqrt(2.0f / std::numbers::pi_v<float>);

@@ -3,6 +3,7 @@
 // Converted weights have their query and key rows permuted so that rotary pairs are the two halves of a head
 // (transformers, convert_llama_weights_to_hf.py), unlike Meta's own files and llama2.c's.
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <stdexcept>
 
@@ -30,9 +31,10 @@ class Loader {
   }
 
   void load(ModelWeights& weights) {
-    const bool gpt2 = family_.feed_forward == FeedForward::kPlain;
+    const bool gpt2 = !family_.rotary;
     weights.embedding = matrix(gpt2 ? "wte" : "embed_tokens", c_.vocab_size, c_.dim);
     if (!c_.rotary) weights.positions = matrix("wpe", c_.max_tokens, c_.dim);
+    if (family_.embedding_norm) weights.embedding_norm = norm("", c_.dim);
     weights.final_norm = norm(gpt2 ? "ln_f" : "norm", c_.dim);
     if (c_.norm == Norm::kLayer) weights.final_norm_bias = vector("ln_f.bias", {c_.dim});
     const std::string head = head_name();
@@ -40,7 +42,7 @@ class Loader {
     weights.classifier = tied ? weights.embedding : tensors_.matrix(head, c_.vocab_size, c_.dim);
     for (int l = 0; l < c_.layers; ++l) {
       layer_ = (gpt2 ? "h." : "layers.") + std::to_string(l) + ".";
-      weights.layers.push_back(gpt2 ? gpt2_layer() : layer());
+      weights.layers.push_back(gpt2 ? gpt2_layer() : layer(c_.kinds[static_cast<size_t>(l)]));
     }
     if (family_.sinks) weights.config.sink_logits = std::move(sinks_);
   }
@@ -59,6 +61,7 @@ class Loader {
     return tensors_.vector(prefix_ + name, std::move(shape));
   }
   std::vector<float> norm(const std::string& name, int64_t size) const {
+    if (!family_.norm_weights) return std::vector<float>(static_cast<size_t>(size), 1.0f);
     std::vector<float> weight = vector(name + ".weight", {size});
     if (family_.norm_offset) {
       for (float& x : weight) x += 1.0f;
@@ -69,25 +72,43 @@ class Loader {
     return there ? vector(name + ".bias", {size}) : std::vector<float>();
   }
 
-  LayerWeights layer() {
-    const std::string attention = layer_ + "self_attn.";
-    const int64_t q = int64_t{c_.q_heads} * c_.head_dim(), kv = int64_t{c_.kv_heads} * c_.head_dim();
-    const bool all = settings_.flag("attention_bias", false), qkv = all || family_.qkv_bias;
-    LayerWeights w{.attention_norm = norm(layer_ + "input_layernorm", c_.dim),
-                   .wq = matrix(attention + "q_proj", q, c_.dim),
-                   .wk = matrix(attention + "k_proj", kv, c_.dim),
-                   .wv = matrix(attention + "v_proj", kv, c_.dim),
-                   .wo = matrix(attention + "o_proj", c_.dim, q),
-                   .bq = bias(qkv, attention + "q_proj", q),
-                   .bk = bias(qkv, attention + "k_proj", kv),
-                   .bv = bias(qkv, attention + "v_proj", kv),
-                   .bo = bias(all, attention + "o_proj", c_.dim)};
+  LayerWeights layer(const ModelLayer& kind) {
+    LayerWeights w{.attention_norm = norm(layer_ + "input_layernorm", c_.dim)};
+    if (kind.kind == "linear")
+      load_recurrence(layer_ + "linear_attn.", w);
+    else
+      load_attention(layer_ + "self_attn.", w);
     w.ffn_norm =
         norm(layer_ + (family_.out_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm"), c_.dim);
     if (family_.out_norms) {
       w.attention_out_norm = norm(layer_ + "post_attention_layernorm", c_.dim);
       w.ffn_out_norm = norm(layer_ + "post_feedforward_layernorm", c_.dim);
     }
+    if (family_.feed_forward == FeedForward::kExperts) {
+      load_experts(layer_ + "mlp.", w);
+    } else if (family_.feed_forward == FeedForward::kPlain) {
+      w.up = matrix(layer_ + "mlp.fc1", c_.hidden_dim, c_.dim);
+      w.down = matrix(layer_ + "mlp.fc2", c_.dim, c_.hidden_dim);
+    } else {
+      w.gate = matrix(layer_ + "mlp.gate_proj", c_.hidden_dim, c_.dim);
+      w.up = matrix(layer_ + "mlp.up_proj", c_.hidden_dim, c_.dim);
+      w.down = matrix(layer_ + "mlp.down_proj", c_.dim, c_.hidden_dim);
+    }
+    return w;
+  }
+
+  void load_attention(const std::string& attention, LayerWeights& w) {
+    const int64_t q = int64_t{c_.q_heads} * c_.head_dim(), kv = int64_t{c_.kv_heads} * c_.head_dim(),
+                  gated = family_.gated_heads ? 2 * q : q;
+    const bool all = settings_.flag("attention_bias", false), qkv = all || family_.qkv_bias;
+    w.wq = matrix(attention + "q_proj", gated, c_.dim);
+    w.wk = matrix(attention + "k_proj", kv, c_.dim);
+    w.wv = matrix(attention + "v_proj", kv, c_.dim);
+    w.wo = matrix(attention + "o_proj", c_.dim, q);
+    w.bq = bias(qkv, attention + "q_proj", gated);
+    w.bk = bias(qkv, attention + "k_proj", kv);
+    w.bv = bias(qkv, attention + "v_proj", kv);
+    w.bo = bias(all, attention + "o_proj", c_.dim);
     if (family_.head_norms) {
       w.q_norm = norm(attention + "q_norm", c_.head_dim());
       w.k_norm = norm(attention + "k_norm", c_.head_dim());
@@ -96,14 +117,29 @@ class Loader {
       const std::vector<float> sinks = vector(attention + "sinks", {c_.q_heads});
       sinks_.insert(sinks_.end(), sinks.begin(), sinks.end());
     }
-    if (family_.feed_forward == FeedForward::kExperts) {
-      load_experts(layer_ + "mlp.", w);
-    } else {
-      w.gate = matrix(layer_ + "mlp.gate_proj", c_.hidden_dim, c_.dim);
-      w.up = matrix(layer_ + "mlp.up_proj", c_.hidden_dim, c_.dim);
-      w.down = matrix(layer_ + "mlp.down_proj", c_.dim, c_.hidden_dim);
+  }
+
+  // The kernels lie channel by channel, and rates as logarithms.
+  void load_recurrence(const std::string& linear, LayerWeights& w) {
+    const LinearShape& s = c_.linear;
+    const int64_t values = int64_t{s.value_heads} * s.value_dim,
+                  channels = 2 * int64_t{s.key_heads} * s.key_dim + values,
+                  kernel = settings_.count("linear_conv_kernel_dim");
+    w.recurrent_in = {matrix(linear + "in_proj_qkv", channels, c_.dim),
+                      matrix(linear + "in_proj_z", values, c_.dim),
+                      matrix(linear + "in_proj_b", s.value_heads, c_.dim),
+                      matrix(linear + "in_proj_a", s.value_heads, c_.dim)};
+    w.recurrent_out = matrix(linear + "out_proj", c_.dim, values);
+    const std::vector<float> kernels = vector(linear + "conv1d.weight", {channels, 1, kernel});
+    w.convolution.resize(kernels.size());
+    for (size_t i = 0; i < kernels.size(); ++i) {
+      const int64_t at = static_cast<int64_t>(i);
+      w.convolution[static_cast<size_t>(at % kernel * channels + at / kernel)] = kernels[i];
     }
-    return w;
+    w.decay_rate = vector(linear + "A_log", {s.value_heads});
+    for (float& rate : w.decay_rate) rate = std::exp(rate);
+    w.decay_bias = vector(linear + "dt_bias", {s.value_heads});
+    w.state_norm = vector(linear + "norm.weight", {s.value_dim});
   }
 
   // gpt-oss multiplies from the right, all experts in one tensor, and gate and up alternate in its columns.

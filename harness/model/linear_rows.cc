@@ -58,6 +58,8 @@ void copy_normed(const float* from, int dim, float length, float* to) {
 
 }  // namespace
 
+int64_t projected_values(const LinearShape& shape) { return Parts(shape).all; }
+
 std::span<StepInput> LinearRows::lay_out(const LinearShape& s, const LayerWeights& layer,
                                          std::span<const SequenceId> ids, int64_t n, const float* projected,
                                          std::span<ConvolutionWindow> windows) {

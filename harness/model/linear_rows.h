@@ -14,9 +14,12 @@ namespace kv::model {
 // The last inputs of a sequence's short convolution, [kernel - 1, channels]; zeros, or empty, before its first token.
 using ConvolutionWindow = std::vector<float>;
 
+// Values of a token's projections.
+int64_t projected_values(const LinearShape& shape);
+
 class LinearRows {
  public:
-  // The inputs of n tokens of each sequence for its state. `projected` [sequences, n, recurrent_in]: a token's q and k
+  // The inputs of n tokens of each sequence for its state. `projected` [sequences, n, projected_values()]: a token's q and k
   // [key_heads, key_dim], v and its gate [value_heads, value_dim], step size and decay [value_heads]. The windows, one a
   // sequence, go on by n tokens. The inputs and their outputs are there until the next layer's are laid out.
   std::span<StepInput> lay_out(const LinearShape& shape, const LayerWeights& layer,

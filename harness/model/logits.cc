@@ -16,7 +16,8 @@ void write_logits(const LogitsOptions& options) {
   const int vocab = model.config().vocab_size;
   const std::vector<int> tokens = read_tokens(io::find_input(options.text, "text").string(),
                                               tokenizer_for(model_path, options.tokenizer), vocab);
-  const std::vector<float> logits = model.forward(tokens, 0, full_attention(model.config()));
+  const std::vector<float> logits =
+      model.forward(tokens, 0, full_attention(model.config()), Rotary::kTrained, full_recurrence(model));
   const io::NamedTensor tensor{"logits", {static_cast<int64_t>(tokens.size()), vocab}, logits};
   io::write_safetensors(options.out, {&tensor, 1});
 }

@@ -52,10 +52,34 @@ void normalise_heads(const std::vector<float>& weight, float epsilon, Matrix& x)
 
 Matrix recur(const Matrix& x, const LayerWeights& layer, int l, const Model::Recurrence& recurrence) {
   if (!recurrence) throw std::logic_error("forward: nobody keeps the state of layer " + std::to_string(l));
-  const Matrix projected = layer.recurrent_in.apply(x);
+  const auto& in = layer.recurrent_in;
+  const std::vector<Matrix> parts = apply_all(std::array{&in[0], &in[1], &in[2], &in[3]}, x);
+  Matrix projected(x.rows(), in[0].rows() + in[1].rows() + in[2].rows() + in[3].rows());
+  projected << parts[0], parts[1], parts[2], parts[3];
   Matrix out = Matrix::Zero(x.rows(), layer.recurrent_out.cols());
-  recurrence(l, projected.data(), out.data());
+  recurrence(l, x.rows(), projected.data(), out.data());
   return layer.recurrent_out.apply(out);
+}
+
+// q [n, heads * 2 * head_dim], in which each head's query has its gate behind it, becomes [n, heads * head_dim]; returns
+// the gates, likewise.
+Matrix take_gates(int heads, Matrix& q) {
+  const Eigen::Index head_dim = q.cols() / (2 * heads);
+  Matrix gates(q.rows(), heads * head_dim), queries(q.rows(), heads * head_dim);
+  for (int h = 0; h < heads; ++h) {
+    queries.middleCols(h * head_dim, head_dim) = q.middleCols(2 * h * head_dim, head_dim);
+    gates.middleCols(h * head_dim, head_dim) = q.middleCols((2 * h + 1) * head_dim, head_dim);
+  }
+  q = std::move(queries);
+  return gates;
+}
+
+// A head that RoPE turns in part begins with the halves of its pairs. They become the first channels of its own halves,
+// where caches look for pairs; scores stay the same.
+void spread_pairs(int rotated, int head_dim, Matrix& x) {
+  if (rotated == 0) return;
+  for (float* head = x.data(); head < x.data() + x.size(); head += head_dim)
+    std::rotate(head + rotated / 2, head + rotated, head + (head_dim + rotated) / 2);
 }
 
 // [n, heads * head_dim] to [heads, n, head_dim], as attention wants it.
@@ -150,6 +174,7 @@ Matrix Model::Impl::embed(std::span<const int> tokens, std::span<const int64_t> 
   for (Eigen::Index t = 0; t < x.rows(); ++t)
     weights.embedding.read(tokens[static_cast<size_t>(t)], 1, x.row(t).data());
   if (config().embedding_scale != 1.0f) x *= config().embedding_scale;
+  if (!weights.embedding_norm.empty()) x = normalise(x, weights.embedding_norm, {}, config().norm_epsilon);
   if (config().rotary) return x;
   Eigen::RowVectorXf learned(config().dim);
   for (Eigen::Index t = 0; t < x.rows(); ++t) {
@@ -166,17 +191,22 @@ Matrix Model::Impl::attend(const Matrix& x, const LayerWeights& layer, int l, co
   add_bias(layer.bq, q);
   add_bias(layer.bk, k);
   add_bias(layer.bv, v);
+  const Matrix gates = config().gated_heads ? take_gates(config().q_heads, q) : Matrix();
   normalise_heads(layer.q_norm, config().norm_epsilon, q);
   normalise_heads(layer.k_norm, config().norm_epsilon, k);
-  rotate_heads(config().rope.pairs, angles, q);
-  rotate_heads(config().rope.pairs, angles, k);
+  for (Matrix* rows : {&q, &k}) {
+    spread_pairs(config().rope.rotated, config().head_dim(), *rows);
+    rotate_heads(config().rope.pairs, angles, *rows);
+  }
   if (config().query_scale != 1.0f) q *= config().query_scale;
   const std::vector<float> q_heads = split_heads(q, config().q_heads),
                            k_heads = split_heads(k, config().kv_heads),
                            v_heads = split_heads(v, config().kv_heads);
   std::vector<float> out(q_heads.size());
   attention(l, x.rows(), q_heads.data(), k_heads.data(), v_heads.data(), out.data());
-  return project(join_heads(out, config().q_heads, x.rows()), layer.wo, layer.bo);
+  Matrix read = join_heads(out, config().q_heads, x.rows());
+  if (gates.size() > 0) read.array() /= 1.0f + (-gates.array()).exp();
+  return project(read, layer.wo, layer.bo);
 }
 
 // From the residual behind the last layer.
@@ -203,10 +233,11 @@ const ModelWeights& Model::weights() const { return impl_->weights; }
 void Model::multiply_in_bf16() { impl_->weights.multiply_in_bf16(memory::available_memory_bytes()); }
 
 std::vector<float> Model::forward(std::span<const int> tokens, int64_t first_position,
-                                  const Attention& attention, Rotary rotary) const {
+                                  const Attention& attention, Rotary rotary,
+                                  const Recurrence& recurrence) const {
   std::vector<int64_t> positions(tokens.size());
   std::iota(positions.begin(), positions.end(), first_position);
-  return forward(tokens, positions, attention, {&rotary, 1});
+  return forward(tokens, positions, attention, {&rotary, 1}, {}, recurrence);
 }
 
 std::vector<float> Model::forward(std::span<const int> tokens, std::span<const int64_t> positions,
@@ -228,7 +259,7 @@ std::vector<float> Model::forward(std::span<const int> tokens, std::span<const i
   int l = 0;
   for (const LayerWeights& layer : m.weights.layers) {
     const Matrix normed = normalise(x, layer.attention_norm, layer.attention_norm_bias, epsilon);
-    if (layer.recurrent_in.rows() > 0) {
+    if (layer.recurrent_out.rows() > 0) {
       x += recur(normed, layer, l, recurrence);
     } else {
       const bool slides = two_ropes && config().window(l) > 0;

@@ -37,8 +37,8 @@ class Tokenizer {
   std::shared_ptr<const Impl> impl_;
 };
 
-enum class Norm : uint8_t { kRms, kLayer };            // RMSNorm; LayerNorm, with biases
-enum class Activation : uint8_t { kSilu, kGeluTanh };  // the feed-forward's; GELU by its tanh formula
+enum class Norm : uint8_t { kRms, kLayer };                    // RMSNorm; LayerNorm, with biases
+enum class Activation : uint8_t { kSilu, kGeluTanh, kRelu2 };  // the feed-forward's; GELU by its tanh formula
 
 struct ModelConfig {
   int dim, hidden_dim, layers, q_heads, kv_heads, vocab_size;
@@ -53,7 +53,8 @@ struct ModelConfig {
   LinearShape linear{};             // for layers of kind "linear"
   Norm norm = Norm::kRms;
   Activation activation = Activation::kSilu;
-  bool rotary = true;  // RoPE; else a learned vector a position is added to the embedding
+  bool rotary = true;        // RoPE; else a learned vector a position is added to the embedding
+  bool gated_heads = false;  // wq has a gate behind each head's query: its sigmoid scales what the head reads
   float embedding_scale = 1.0f;
   float query_scale = 1.0f;   // for queries, beside attention's own 1 / sqrt(head_dim)
   float score_cap = 0.0f;     // soft-capping: a score s becomes cap * tanh(s / cap); 0: none
@@ -87,14 +88,15 @@ struct ModelWeights;
 class Model {
  public:
   // Attention of one layer over n new tokens: q [q_heads, n, head_dim] and k [kv_heads, n, head_dim] after
-  // RoPE (but for Rotary::kCache), v likewise; writes out [q_heads, n, head_dim]. Scores are q k^T / sqrt(head_dim):
+  // RoPE (but for Rotary::kCache), v likewise; writes out [q_heads, n, head_dim]. Where RoPE turns a part of a head, its
+  // pairs lie as in a head that it turns as a whole. Scores are q k^T / sqrt(head_dim):
   // another scale is in q. Window, soft-capping and sink logits are attention's part.
   using Attention =
       std::function<void(int layer, int64_t n, const float* q, const float* k, const float* v, float* out)>;
 
-  // A linear layer's work on n tokens between its projections: `projected` [n, recurrent_in] to out [n,
+  // A linear layer's work on n tokens between its projections: `projected` [n, projected_values()] to out [n,
   // recurrent_out], with the tokens before them in a state that it keeps (linear_rows.h).
-  using Recurrence = std::function<void(int layer, const float* projected, float* out)>;
+  using Recurrence = std::function<void(int layer, int64_t n, const float* projected, float* out)>;
 
   // Maps a llama2.c legacy (v0) file, or the folder of a Hugging Face model (config.json of a family of
   // family.cc, and .safetensors in f32, f16 or bf16). The weights stay in the files. Throws
@@ -115,7 +117,7 @@ class Model {
   // std::invalid_argument for an id outside the vocabulary, or a position past max_tokens that `rotary`
   // forbids.
   std::vector<float> forward(std::span<const int> tokens, int64_t first_position, const Attention& attention,
-                             Rotary rotary = Rotary::kTrained) const;
+                             Rotary rotary = Rotary::kTrained, const Recurrence& recurrence = {}) const;
   // Indices into a step's tokens whose logits are asked for; nothing: those of all.
   using Wanted = std::optional<std::span<const int64_t>>;
 
@@ -135,5 +137,7 @@ class Model {
 // window, with soft-capping and sink logits: what a model is run with when no cache is under test. It serves one sequence from position 0 on;
 // copies share what is kept, so a new sequence needs a new one.
 Model::Attention full_attention(const ModelConfig& config);
+// The states of the model's linear layers, likewise. The model outlives it.
+Model::Recurrence full_recurrence(const Model& model);
 
 }  // namespace kv::model

@@ -51,11 +51,13 @@ void fill(std::byte* to, Type type, int64_t rows, int64_t cols, uint64_t key) {
 }
 
 // Between a linear layer's projections. Decays of 0.5 to 0.98 a token, so that states neither vanish nor grow.
-void fill_recurrence(const config::WeightShapes& s, const LinearShape& linear, uint64_t key,
-                     LayerWeights& layer) {
-  layer.convolution.resize(static_cast<size_t>(s.convolved * s.convolution_kernel));
+void fill_recurrence(const LinearShape& linear, uint64_t key, LayerWeights& layer) {
+  const int64_t channels =
+      2 * int64_t{linear.key_heads} * linear.key_dim + int64_t{linear.value_heads} * linear.value_dim;
   math::random::fill_normal(key, layer.convolution);
-  for (float& x : layer.convolution) x /= std::sqrt(static_cast<float>(s.convolution_kernel));
+  for (float& x : layer.convolution)
+    x /= std::sqrt(static_cast<float>(std::ssize(layer.convolution) / channels));
+  layer.decay_rate.clear();
   for (int head = 0; head < linear.value_heads; ++head)
     layer.decay_rate.push_back(std::ldexp(0.03f, head % 6));
   layer.decay_bias.assign(static_cast<size_t>(linear.value_heads), 0.0f);
@@ -117,7 +119,8 @@ class LlamaLayers {
                    .layers = {},
                    .files = {}};
     w.classifier = s_.tied ? w.embedding : tensors.matrix(s_.vocab, s_.hidden);
-    const int64_t q = int64_t{g_.q_heads} * g_.head_dim, kv = int64_t{g_.kv_heads} * g_.head_dim;
+    const int64_t q = int64_t{g_.q_heads} * g_.head_dim, kv = int64_t{g_.kv_heads} * g_.head_dim,
+                  value_heads = g_.linear.value_heads;
     for (int64_t l = 0; l < g_.model_layers; ++l) {
       LayerWeights& layer = w.layers.emplace_back();
       layer.attention_norm = layer.ffn_norm = ones;
@@ -127,9 +130,12 @@ class LlamaLayers {
         layer.wv = tensors.matrix(kv, s_.hidden);
         layer.wo = tensors.matrix(s_.hidden, q);
       } else {
-        layer.recurrent_in = tensors.matrix(s_.recurrent_in, s_.hidden);
+        for (size_t i = 0; i < layer.recurrent_in.size(); ++i)
+          layer.recurrent_in[i] = tensors.matrix(
+              std::array{s_.convolved, s_.recurrent_out, value_heads, value_heads}[i], s_.hidden);
         layer.recurrent_out = tensors.matrix(s_.hidden, s_.recurrent_out);
-        fill_recurrence(s_, g_.linear, math::random::key({tensors.next_key(), 1}), layer);
+        layer.convolution.resize(static_cast<size_t>(s_.convolved * s_.convolution_kernel));
+        fill_recurrence(g_.linear, math::random::key({tensors.next_key(), 1}), layer);
       }
       layer.gate = tensors.matrix(s_.gated ? s_.intermediate : 0, s_.hidden);
       layer.up = tensors.matrix(s_.intermediate, s_.hidden);
@@ -142,7 +148,7 @@ class LlamaLayers {
   ModelConfig config() const {
     const auto refuse = [&](const std::string& what) { throw std::invalid_argument(g_.path + ": " + what); };
     const auto unknown = std::count_if(g_.kinds.begin(), g_.kinds.end(), [&](const ModelLayer& layer) {
-      return layer.shares >= 0 || (!keeps_rows(layer) && (!is_linear(layer) || s_.recurrent_in == 0));
+      return layer.shares >= 0 || (!keeps_rows(layer) && (!is_linear(layer) || s_.recurrent_out == 0));
     });
     if (unknown > 0)
       refuse("'linear_num_value_heads' is missing: " + std::to_string(unknown) +
@@ -188,6 +194,10 @@ ModelWeights random_weights(const config::Geometry& geometry, WeightMatrix::Type
     return in_a_block(name, memory_bytes, [&](std::byte* data) {
       RandomTensors tensors(data, type, seed, norm);
       ModelWeights weights = load_tensors(config, tensors);
+      for (LayerWeights& layer : weights.layers) {
+        if (!layer.convolution.empty())
+          fill_recurrence(geometry.linear, math::random::key({tensors.next_key(), 1}), layer);
+      }
       return std::pair(std::move(weights), tensors.bytes());
     });
   }

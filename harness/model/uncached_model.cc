@@ -72,7 +72,7 @@ std::vector<float> UncachedModel::step(std::span<const int> ids, int64_t n, int6
         attend(layer, all, q, k, v, out);
       },
       {&rotary_, 1}, newest,
-      [&](int layer, const float* projected, float* out) { recur(layer, all, projected, out); });
+      [&](int layer, int64_t, const float* projected, float* out) { recur(layer, all, projected, out); });
   tokens_ = all;
   return logits;
 }

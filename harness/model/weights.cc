@@ -113,7 +113,9 @@ namespace {
 // Calls visit(matrix) for every matrix of a step.
 void each_product(auto& weights, const auto& visit) {
   for (auto& l : weights.layers) {
-    for (auto* m : {&l.wq, &l.wk, &l.wv, &l.wo, &l.recurrent_in, &l.recurrent_out, &l.gate, &l.up, &l.down})
+    auto& in = l.recurrent_in;
+    for (auto* m : {&l.wq, &l.wk, &l.wv, &l.wo, &in[0], &in[1], &in[2], &in[3], &l.recurrent_out, &l.gate,
+                    &l.up, &l.down})
       if (m->rows() > 0) visit(*m);
   }
   visit(weights.classifier);

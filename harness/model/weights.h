@@ -2,6 +2,7 @@
 #pragma once
 
 #include <Eigen/Core>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -72,16 +73,18 @@ struct LayerWeights {
   std::vector<float> attention_norm_bias{}, ffn_norm_bias{};  // LayerNorm's
   std::vector<float> attention_out_norm{}, ffn_out_norm{};    // [dim], of what each adds to the residual
   std::vector<float> q_norm{}, k_norm{};                      // [head_dim], of every head
-  WeightMatrix wq{}, wk{}, wv{}, wo{};        // [heads * head_dim, dim]; wo the other way round
+  // [heads * head_dim, dim]; wq of gated heads twice as many rows; wo the other way round.
+  WeightMatrix wq{}, wk{}, wv{}, wo{};
   std::vector<float> bq{}, bk{}, bv{}, bo{};  // biases of their outputs
   WeightMatrix gate{}, up{}, down{};  // [hidden_dim, dim]; down the other way round. GPT-2 has no gate
   std::vector<float> b_up{}, b_down{};
   WeightMatrix router{};          // [experts, dim]
   std::vector<float> b_router{};  // [experts]
   std::vector<ExpertWeights> experts{};
-  // For a layer with recurrent state instead of K and V: its projections, [recurrent_in, dim] and [dim, recurrent_out],
-  // and what is between them (linear_rows.h).
-  WeightMatrix recurrent_in{}, recurrent_out{};
+  // For a layer with recurrent state instead of K and V: its projections to q, k and v, to v's gate, step size and decay,
+  // [outputs, dim], and back, [dim, values]; and what is between them (linear_rows.h).
+  std::array<WeightMatrix, 4> recurrent_in{};
+  WeightMatrix recurrent_out{};
   std::vector<float> convolution{};               // [kernel, channels], the oldest input first
   std::vector<float> decay_rate{}, decay_bias{};  // [value_heads]
   std::vector<float> state_norm{};                // [value_dim]
@@ -92,6 +95,7 @@ struct ModelWeights {
   ModelConfig config;
   WeightMatrix embedding, classifier;                // [vocab_size, dim]; the same where they are tied
   WeightMatrix positions{};                          // [max_tokens, dim], where they are learned
+  std::vector<float> embedding_norm{};               // [dim], of the embedding
   std::vector<float> final_norm, final_norm_bias{};  // [dim]
   std::vector<LayerWeights> layers;
   std::shared_ptr<const void> files;  // the matrices point into them

@@ -40,6 +40,8 @@ std::string rope_identity(const Rope& r) {
     text << " slowed by " << r.factor << " (" << r.low << ", " << r.high << ", " << r.trained_tokens << ")";
   if (r.mix != RopeMix::kByRotations || r.amplitude != 1.0)
     text << " by YaRN (" << static_cast<int>(r.mix) << ", " << r.amplitude << ")";
+  if (r.backwards) text << " backwards";
+  if (r.rotated > 0) text << " of " << r.rotated << " channels";
   return text.str();
 }
 

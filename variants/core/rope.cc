@@ -30,13 +30,15 @@ double kept_by_yarn(const Rope& rope, int pair, int head_dim) {
 }  // namespace
 
 double Rope::frequency(int pair, int head_dim) const {
-  const double plain = std::pow(theta, -2.0 * pair / head_dim);
+  if (rotated > 0 && pair >= rotated / 2) return 0;
+  if (rotated > 0) head_dim = rotated;
+  const double speed = std::pow(theta, -2.0 * pair / head_dim), plain = backwards ? -speed : speed;
   if (trained_tokens == 0) return plain / factor;
   if (mix != RopeMix::kByRotations) {
     const double kept = kept_by_yarn(*this, pair, head_dim);
     return kept * plain + (1 - kept) * plain / factor;
   }
-  const double rotations = static_cast<double>(trained_tokens) * plain / (2 * std::numbers::pi);
+  const double rotations = static_cast<double>(trained_tokens) * speed / (2 * std::numbers::pi);
   if (rotations > high) return plain;
   if (rotations < low) return plain / factor;
   const double kept = (rotations - low) / (high - low);
@@ -46,9 +48,10 @@ double Rope::frequency(int pair, int head_dim) const {
 void rope_angles(const Rope& rope, int head_dim, int64_t position, float* angles) {
   const int pairs = head_dim / 2;
   for (int i = 0; i < pairs; ++i) {
-    const double angle = static_cast<double>(position) * rope.frequency(i, head_dim);
-    angles[i] = static_cast<float>(rope.amplitude * std::cos(angle));
-    angles[pairs + i] = static_cast<float>(rope.amplitude * std::sin(angle));
+    const double frequency = rope.frequency(i, head_dim), angle = static_cast<double>(position) * frequency;
+    const double amplitude = frequency == 0 ? 1 : rope.amplitude;
+    angles[i] = static_cast<float>(amplitude * std::cos(angle));
+    angles[pairs + i] = static_cast<float>(amplitude * std::sin(angle));
   }
 }
 

@@ -33,8 +33,10 @@ struct Rope {
   int64_t trained_tokens = 0;
   RopeMix mix = RopeMix::kByRotations;
   double amplitude = 1.0;  // factor of the rotated rows: YaRN's attention factor
+  bool backwards = false;  // by negative angles: nanochat
+  int rotated = 0;         // channels of a head that are; 0: all. The first rotated / 2 pairs have them
 
-  // Radians a position.
+  // Radians a position; negative for `backwards`, 0 for a pair that is not rotated.
   double frequency(int pair, int head_dim) const;
   friend bool operator==(const Rope&, const Rope&) = default;
 };

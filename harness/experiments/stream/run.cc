@@ -307,8 +307,8 @@ std::vector<double> recomputed_losses(const model::Model& model, std::span<const
     std::iota(positions.begin(), positions.end(), 0);
     const auto scored = std::span<const int64_t>(positions).last(static_cast<size_t>(last - first));
     constexpr model::Rotary kRotary = model::Rotary::kTrained;
-    const std::vector<float> logits =
-        model.forward(seen, positions, model::full_attention(model.config()), {&kRotary, 1}, scored);
+    const std::vector<float> logits = model.forward(seen, positions, model::full_attention(model.config()),
+                                                    {&kRotary, 1}, scored, model::full_recurrence(model));
     for (int64_t t = first; t < last; ++t) {
       const auto row = std::span(logits).subspan(static_cast<size_t>(t - first) * vocab, vocab);
       losses.push_back(measure::loss_of(row, ids[static_cast<size_t>(t + 1)]));

@@ -2,6 +2,8 @@
 // what a cache cannot do is refused.
 #include <gtest/gtest.h>
 
+#include "harness/experiments/experiment.h"
+#include "harness/experiments/plan.h"
 #include "harness/measure/teacher_forcing.h"
 #include "harness/memory/ledger.h"
 #include "harness/model/cached_model.h"
@@ -19,7 +21,8 @@ using test::TempFolder;
 constexpr int kTokens = 40;
 
 std::vector<std::string> one_a_family() {
-  return {"llama_saved", "mistral", "qwen2_mixed", "qwen3", "gemma2", "gemma3", "gpt2", "gpt_oss"};
+  return {"llama_saved", "mistral", "qwen2_mixed", "qwen3",    "gemma2",
+          "gemma3",      "gpt2",    "gpt_oss",     "nanochat", "qwen3_5"};
 }
 
 // A family's model, with a window that all its tokens fit, unless another is asked for.
@@ -35,7 +38,7 @@ class Loaded {
   const model::ModelConfig& config() const { return model_->config(); }
 
   std::vector<float> with_full_attention() const {
-    return model_->forward(test::family_tokens(), 0, model::full_attention(config()));
+    return test::run_in_chunks(*model_, test::family_tokens(), kTokens);
   }
 
   std::vector<float> over(const std::string& spec, int64_t step) const {
@@ -123,8 +126,7 @@ TEST_P(FamilyOverCaches, QualityReadsAndGenerateWrites) {
   ids.resize(10);
   const std::vector<int> text = continue_prompts(writer, ids, 20, {}, [] { return false; });
   ASSERT_EQ(text.size(), 20u);
-  const std::vector<float> logits =
-      (*model).forward(std::span(text).first(19), 0, model::full_attention(model.config()));
+  const std::vector<float> logits = test::run_in_chunks(*model, std::span(text).first(19), 19);
   for (size_t at = 9; at < 19; ++at) {
     const auto row = logits.begin() + static_cast<std::ptrdiff_t>(at * 29);
     EXPECT_EQ(text[at + 1], std::max_element(row, row + 29) - row) << at;
@@ -173,16 +175,37 @@ TEST(FamiliesOverCaches, ACacheThatShowsMoreThanAWindowIsRefused) {
   EXPECT_TRUE(contains(refused("mistral", "contiguous", 8), "the model sees the last 8 tokens, but"));
 }
 
+TEST(FamiliesOverCaches, LinearLayersRunButTheirRowsAreNotReplayed) {
+  const TempFolder folder;
+  test::family_model("qwen3_5").write(folder.path());
+  const std::string path = folder.path().string();
+  std::ofstream(folder / "ids.u16") << std::string(64, '\0');
+  std::ofstream(folder / "test.toml")
+      << "experiment = ['decode', 'quality']\n[workload]\nfamily = 'model'\nmodel = '" << path
+      << "'\ntext = '" << path << "/ids.u16'\n[sweep]\n"
+      << "variants = ['contiguous']\nseq_len = 16\nbatch = 1\n";
+  const config::Config config = experiments::load_config((folder / "test.toml").string(), {});
+  const memory::RunContext context("cpu", "auto", 1);
+  const experiments::Sweep sweep = experiments::plan_sweep(config, context);
+  for (const measure::SweepPoint& point : sweep.points) {
+    const bool replays = point.experiment->kind == "decode";
+    for (const measure::PlannedCell& cell : point.cells)
+      EXPECT_EQ(cell.reason, replays ? "linear layers have states, and only rows are replayed" : "");
+  }
+}
+
 TEST(FamiliesOverCaches, ACacheRotatesAllLayersAlikeOrNone) {
   const std::string spec = "contiguous/f32/ring(window=40,positions=cache)";
   EXPECT_TRUE(contains(refusal_of("gpt2", spec, 40), "the model's positions are learned, not rotary: '"));
   EXPECT_TRUE(
       contains(refusal_of("gemma3", spec, 40), "layer 0 (sliding) of the model has a RoPE of its own"));
-  // YaRN's amplitude and speeds are applied by the cache as they are by the model.
-  const Loaded model("gpt_oss");
-  const double worst = test::largest_difference(model.over(spec, 1), model.with_full_attention());
-  EXPECT_LT(worst, 1e-4);
-  EXPECT_GT(worst, 1e-9);
+  // YaRN's amplitude and speeds, the direction and the part of a head are applied by the cache as they are by the model.
+  for (const char* name : {"gpt_oss", "nanochat_saved", "qwen3_5_saved"}) {
+    const Loaded model(name);
+    const double worst = test::largest_difference(model.over(spec, 1), model.with_full_attention());
+    EXPECT_LT(worst, 1e-4) << name;
+    EXPECT_GT(worst, 1e-9) << name;
+  }
 }
 
 }  // namespace

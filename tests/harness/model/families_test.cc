@@ -70,6 +70,10 @@ TEST(Families, EverySettingMatters) {
   differs("gpt_oss", {{"rope_scaling", {{"truncate", true}}}});
   differs("gpt_oss", {{"rope_scaling", {{"attention_factor", 1.0}}}});
   differs("gpt_oss", {{"layer_types", {"full_attention", "full_attention", "full_attention"}}});
+  differs("nanochat", {{"final_logit_softcapping", 30.0}});
+  differs("nanochat", {{"hidden_act", "silu"}});
+  differs("qwen3_5", {{"partial_rotary_factor", 0.5}});
+  differs("qwen3_5", {{"rope_parameters", {{"rope_theta", 1000.0}}}});
 }
 
 TEST(Families, EverySinkMatters) {
@@ -139,8 +143,7 @@ TEST(Families, BadConfigsAreRefusedInOneLine) {
   };
   refused("llama_saved", {{"model_type", "mamba"}},
           "model_type 'mamba' is not implemented; known are llama, mistral, qwen2, qwen3, gemma2, "
-          "gemma3_text, gpt2 "
-          "and gpt_oss");
+          "gemma3_text, gpt2, gpt_oss, nanochat and qwen3_5_text");
   refused("llama_saved", {{"total_ut_steps", 4}},
           "'total_ut_steps' may change what the layers of a llama model keep");
   refused("mistral", {{"sliding_window", 0}}, "'sliding_window' is 0, expected a positive integer");
@@ -163,6 +166,13 @@ TEST(Families, BadConfigsAreRefusedInOneLine) {
           "'num_local_experts' is missing; expected a positive integer");
   refused("gpt_oss", {{"rope_scaling", {{"beta_slow", 9.0}}}},
           "'beta_slow' is 9.0, expected less than beta_fast");
+  refused("qwen3_5", {{"attn_output_gate", false}}, "'attn_output_gate' is false, expected true");
+  refused("qwen3_5", {{"linear_num_value_heads", 3}},
+          "linear_num_value_heads must be a multiple of linear_num_key_heads");
+  refused("qwen3_5", {{"partial_rotary_factor", 0.2}},
+          "'partial_rotary_factor' must make an even part of head_dim");
+  refused("qwen3", {{"partial_rotary_factor", 0.5}},
+          "'partial_rotary_factor' other than 1 is not implemented");
   refused("gpt_oss", {{"quantization_config", {{"quant_method", "mxfp4"}}}}, "its weights are quantised");
 }
 
@@ -173,7 +183,10 @@ TEST(Families, AMissingTensorIsNamed) {
                                           {"gpt2", "h.1.attn.c_attn.bias"},
                                           {"gpt2_saved", "transformer.wpe.weight"},
                                           {"gpt_oss", "model.layers.1.self_attn.sinks"},
-                                          {"gpt_oss_saved", "model.layers.1.mlp.experts.down_proj"}}) {
+                                          {"gpt_oss_saved", "model.layers.1.mlp.experts.down_proj"},
+                                          {"nanochat", "model.layers.1.mlp.fc2.weight"},
+                                          {"qwen3_5", "model.layers.0.linear_attn.conv1d.weight"},
+                                          {"qwen3_5", "model.layers.1.self_attn.q_norm.weight"}}) {
     TinyHuggingFace tiny = test::family_model(name);
     ASSERT_EQ(tiny.tensors.erase(tensor), 1u) << tensor;
     const TempFolder folder;

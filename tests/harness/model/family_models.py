@@ -85,6 +85,21 @@ GPT_OSS = dict(
     rope_scaling=YARN,
     tie_word_embeddings=False,
 )
+NANOCHAT = dict(SHAPE, model_type="nanochat", architectures=["NanoChatForCausalLM"], final_logit_softcapping=5.0)
+QWEN35 = dict(
+    SHAPE,
+    model_type="qwen3_5_text",
+    architectures=["Qwen3_5ForCausalLM"],
+    num_hidden_layers=3,
+    full_attention_interval=2,
+    linear_conv_kernel_dim=3,
+    linear_num_key_heads=2,
+    linear_num_value_heads=4,
+    linear_key_head_dim=16,
+    linear_value_head_dim=12,
+    attn_output_gate=True,
+    rope_parameters=dict(rope_type="default", rope_theta=100.0, mrope_section=[11, 11, 10], mrope_interleaved=True),
+)
 QWEN = dict(SHAPE, rope_theta=1e6, sliding_window=8, max_window_layers=1, tie_word_embeddings=False)
 # The config.json of each, as released models have theirs, which is older than the library. "_saved": as the library
 # writes it today.
@@ -102,6 +117,12 @@ CASES: dict[str, dict[str, Any]] = {
     "gpt2_saved": dict(GPT2, n_inner=40),
     "gpt_oss": GPT_OSS,
     "gpt_oss_saved": dict(GPT_OSS, rope_scaling=dict(YARN, truncate=True)),
+    "nanochat": NANOCHAT,
+    "nanochat_saved": dict(NANOCHAT, head_dim=8, num_key_value_heads=4, rope_scaling=dict(YARN, rope_theta=1000.0)),
+    "qwen3_5": QWEN35,
+    "qwen3_5_saved": dict(
+        QWEN35, num_hidden_layers=2, rope_parameters=dict(YARN, rope_theta=1000.0, partial_rotary_factor=0.5)
+    ),
 }
 
 

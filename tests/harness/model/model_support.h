@@ -50,10 +50,12 @@ void append_raw(std::string& bytes, const T* values, size_t n) {
 // All logits [tokens, vocabulary], `chunk` tokens a call.
 inline std::vector<float> run_in_chunks(const model::Model& model, std::span<const int> ids, size_t chunk) {
   const model::Model::Attention attention = model::full_attention(model.config());
+  const model::Model::Recurrence recurrence = model::full_recurrence(model);
   std::vector<float> logits;
   for (size_t first = 0; first < ids.size(); first += chunk) {
     const auto step = ids.subspan(first, std::min(chunk, ids.size() - first));
-    const std::vector<float> part = model.forward(step, static_cast<int64_t>(first), attention);
+    const std::vector<float> part =
+        model.forward(step, static_cast<int64_t>(first), attention, model::Rotary::kTrained, recurrence);
     logits.insert(logits.end(), part.begin(), part.end());
   }
   return logits;

@@ -38,7 +38,7 @@ model::Model::Attention no_attention() {
 }
 
 model::Model::Recurrence no_recurrence() {
-  return [](int, const float* projected, float* out) {  // the first token's, for both
+  return [](int, int64_t, const float* projected, float* out) {  // the first token's, for both
     for (int i = 0; i < 2 * 4 * 8; ++i) out[i] = projected[i % 32];
   };
 }
@@ -125,12 +125,16 @@ std::vector<std::pair<int64_t, int64_t>> sizes_of(const model::ModelWeights& w) 
   const auto matrix = [&](const WeightMatrix& m) { sizes.emplace_back(m.rows(), m.cols()); };
   const auto vector = [&](const std::vector<float>& v) { sizes.emplace_back(std::ssize(v), 0); };
   for (const WeightMatrix* m : {&w.embedding, &w.classifier, &w.positions}) matrix(*m);
-  vector(w.final_norm), vector(w.final_norm_bias), vector(w.config.sink_logits);
+  vector(w.embedding_norm), vector(w.final_norm), vector(w.final_norm_bias), vector(w.config.sink_logits);
   for (const model::LayerWeights& l : w.layers) {
-    for (const WeightMatrix* m : {&l.wq, &l.wk, &l.wv, &l.wo, &l.gate, &l.up, &l.down, &l.router}) matrix(*m);
+    for (const WeightMatrix* m :
+         {&l.wq, &l.wk, &l.wv, &l.wo, &l.gate, &l.up, &l.down, &l.router, &l.recurrent_out})
+      matrix(*m);
+    for (const WeightMatrix& m : l.recurrent_in) matrix(m);
     for (const auto* v :
          {&l.attention_norm, &l.ffn_norm, &l.attention_norm_bias, &l.ffn_norm_bias, &l.attention_out_norm,
-          &l.ffn_out_norm, &l.q_norm, &l.k_norm, &l.bq, &l.bk, &l.bv, &l.bo, &l.b_up, &l.b_down, &l.b_router})
+          &l.ffn_out_norm, &l.q_norm, &l.k_norm, &l.bq, &l.bk, &l.bv, &l.bo, &l.b_up, &l.b_down, &l.b_router,
+          &l.convolution, &l.decay_rate, &l.decay_bias, &l.state_norm})
       vector(*v);
     for (const model::ExpertWeights& e : l.experts) {
       for (const WeightMatrix* m : {&e.gate, &e.up, &e.down}) matrix(*m);
@@ -156,7 +160,7 @@ TEST(RandomWeights, AreAllThatAFamilyHas) {
     EXPECT_EQ(got.config.score_cap, want.config.score_cap) << name;
     const model::Model model(std::move(got));
     const std::vector<int> ids = test::family_tokens();
-    for (const float x : model.forward(ids, 0, model::full_attention(model.config())))
+    for (const float x : test::run_in_chunks(model, ids, ids.size()))
       ASSERT_TRUE(std::isfinite(x) && x != 0.0f) << name;
     ++families;
   }
@@ -204,9 +208,11 @@ TEST(RandomWeights, AreRefusedInOneLine) {
   config.update({{"model_type", "mixtral"}, {"num_local_experts", 8}});
   EXPECT_TRUE(test::contains(refused(config), "this one has experts"));
   config = tiny_hybrid();
-  config["model_type"] = "qwen3_5_text";  // no default for it
+  config.update({{"model_type", "olmo_hybrid"},  // no default for it
+                 {"num_hidden_layers", 2},
+                 {"layer_types", {"linear_attention", "full_attention"}}});
   config.erase("linear_num_value_heads");
-  EXPECT_TRUE(test::contains(refused(config), "6 layers keep no K and V, and their weights are unknown"));
+  EXPECT_TRUE(test::contains(refused(config), "1 layers keep no K and V, and their weights are unknown"));
   const std::string much = refused(tiny(), 1000);
   EXPECT_TRUE(test::contains(much, "its weights take") && test::contains(much, "1000 are available")) << much;
 }
