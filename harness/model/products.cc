@@ -1,15 +1,15 @@
 #include "harness/model/products.h"
 
+#include <algorithm>
+#include <stdexcept>
+#include <vector>
+
 #ifdef KVLAB_HAS_ONEDNN
 #include <omp.h>
 
 #include <dnnl.hpp>
-
-#include <stdexcept>
 #else
 #include <Eigen/Core>
-#include <algorithm>
-#include <stdexcept>
 #endif
 
 namespace kv::model {
@@ -31,20 +31,25 @@ class OneThread {
   const int threads_ = omp_get_max_threads();
 };
 
-}  // namespace
+bool has_isa(dnnl_cpu_isa_t isa) {
+  const auto needed = static_cast<unsigned>(isa);
+  return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & needed) == needed;
+}
 
-void multiply(const float* x, int64_t n, const float* weights, int64_t rows, int64_t cols, float* y,
-              int64_t y_stride) {
+// The kernel for AVX2 sums six rows of x in another order than those that are left over.
+int64_t rows_together() { return has_isa(dnnl_cpu_isa_avx512_core) ? 1 : 6; }
+
+void multiply_whole(const float* x, int64_t n, const float* weights, int64_t rows, int64_t cols, float* y,
+                    int64_t y_stride) {
   const OneThread alone;
   if (dnnl_sgemm('N', 'T', n, rows, cols, 1.0f, x, cols, weights, cols, 0.0f, y, y_stride) != dnnl_success)
     throw std::runtime_error("oneDNN refused a product of " + std::to_string(n) + " x " +
                              std::to_string(cols) + " x " + std::to_string(rows));
 }
 
-bool can_multiply_bf16() {
-  constexpr auto kNeeded = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_bf16);
-  return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & kNeeded) == kNeeded;
-}
+}  // namespace
+
+bool can_multiply_bf16() { return has_isa(dnnl_cpu_isa_avx512_core_bf16); }
 
 void multiply_bf16(const uint16_t* x, int64_t n, const std::byte* weights, int64_t rows, int64_t cols,
                    float* y, int64_t y_stride) {
@@ -71,23 +76,21 @@ std::string product_library() {
 
 #else
 
-void multiply(const float* x, int64_t n, const float* weights, int64_t rows, int64_t cols, float* y,
-              int64_t y_stride) {
+namespace {
+
+// Eigen sums four rows of x in another order than those that are left over.
+int64_t rows_together() { return 4; }
+
+void multiply_whole(const float* x, int64_t n, const float* weights, int64_t rows, int64_t cols, float* y,
+                    int64_t y_stride) {
   using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   using Const = Eigen::Map<const Matrix>;
-  // Eigen sums four rows of x in another order than those that are left over.
-  constexpr int64_t kTogether = 4;
-  if (n > kTogether && n % kTogether != 0) {
-    Matrix whole = Matrix::Zero(n + kTogether - n % kTogether, cols), out(whole.rows(), rows);
-    whole.topRows(n) = Const(x, n, cols);
-    multiply(whole.data(), whole.rows(), weights, rows, cols, out.data(), rows);
-    for (int64_t t = 0; t < n; ++t) std::copy_n(out.row(t).data(), rows, y + t * y_stride);
-    return;
-  }
   using Strided = Eigen::Map<Matrix, Eigen::Unaligned, Eigen::OuterStride<> >;
   Strided(y, n, rows, Eigen::OuterStride<>(y_stride)).noalias() =
       Const(x, n, cols) * Const(weights, rows, cols).transpose();
 }
+
+}  // namespace
 
 bool can_multiply_bf16() { return false; }
 
@@ -101,5 +104,15 @@ std::string product_library() {
 }
 
 #endif
+
+void multiply(const float* x, int64_t n, const float* weights, int64_t rows, int64_t cols, float* y,
+              int64_t y_stride) {
+  const int64_t together = rows_together(), whole = (n + together - 1) / together * together;
+  if (n == 1 || n == whole) return multiply_whole(x, n, weights, rows, cols, y, y_stride);
+  std::vector<float> padded(static_cast<size_t>(whole * cols)), sums(static_cast<size_t>(whole * rows));
+  std::copy_n(x, n * cols, padded.data());
+  multiply_whole(padded.data(), whole, weights, rows, cols, sums.data(), rows);
+  for (int64_t t = 0; t < n; ++t) std::copy_n(sums.data() + t * rows, rows, y + t * y_stride);
+}
 
 }  // namespace kv::model
