@@ -16,6 +16,7 @@
 #include "kernels/math.h"
 #include "variants/core/checksum.h"
 #include "variants/list.h"
+#include "variants/model_cache/resolve.h"
 
 namespace kv::model {
 namespace {
@@ -134,17 +135,17 @@ Codebooks learn_codebooks(const Model& model, const Calibration& text) {
   const HeadRowsOf rows = read_rows(model, text);
   const std::vector<int32_t> ids(text.ids.begin(), text.ids.end());
   const auto read = text.ids.subspan(static_cast<size_t>(text.first), static_cast<size_t>(text.tokens));
-  Codebooks books{
-      .model_crc = model_checksum(model),
-      .text_crc = extend_crc32c(0, reinterpret_cast<const std::byte*>(ids.data()), 4 * ids.size()),
-      .first_token = text.first,
-      .window = text.window,
-      .seed = text.seed,
-      .ids = {read.begin(), read.end()},
-      .layers = config.layers,
-      .kv_heads = config.kv_heads,
-      .head_dim = config.head_dim(),
-      .codebooks = text.codebooks};
+  Codebooks books;
+  books.model_crc = model_checksum(model);
+  books.text_crc = extend_crc32c(0, reinterpret_cast<const std::byte*>(ids.data()), 4 * ids.size());
+  books.first_token = text.first;
+  books.window = text.window;
+  books.seed = text.seed;
+  books.ids.assign(read.begin(), read.end());
+  books.layers = config.layers;
+  books.kv_heads = config.kv_heads;
+  books.head_dim = config.head_dim();
+  books.codebooks = text.codebooks;
   const int64_t groups = books.head_dim / kVqValues, stride = groups * kVqBookFloats,
                 table = vq_table_floats(books.codebooks, books.head_dim);
   books.words.resize(rows.size() * static_cast<size_t>(table));

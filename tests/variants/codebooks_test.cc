@@ -29,13 +29,14 @@ const CacheShape kShape{.layers = kLayers,
                         .max_sequences = 2};
 
 Codebooks random_codebooks(int codebooks = 2) {
-  Codebooks books{.model = "a model",
-                  .text = "a text",
-                  .ids = {1, 2, 3},
-                  .layers = kLayers,
-                  .kv_heads = kHeads,
-                  .head_dim = kDim,
-                  .codebooks = codebooks};
+  Codebooks books;
+  books.model = "a model";
+  books.text = "a text";
+  books.ids = {1, 2, 3};
+  books.layers = kLayers;
+  books.kv_heads = kHeads;
+  books.head_dim = kDim;
+  books.codebooks = codebooks;
   books.words = test::gaussian(int64_t{kLayers} * kHeads * 2 * codebooks * kDim * 256, 4);
   for (size_t i = 0; i < books.words.size(); ++i)
     if (i / 8 % 256 == 255) books.words[i] = NAN;

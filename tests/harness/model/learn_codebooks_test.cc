@@ -142,14 +142,14 @@ TEST(LearnCodebooks, StoreTheModelsRowsAndRefuseAnotherModelAndTheirOwnText) {
 TEST(LearnCodebooks, TextsThatAreTooShortAreRefused) {
   const model::Model model = tiny_model(1);
   const std::vector<int> ids = random_ids(600, 2);
-  const auto message = [&](model::Calibration text) {
-    text.ids = ids;
+  const auto message = [&](int64_t first, int64_t tokens, int64_t window) {
+    const model::Calibration text{
+        .ids = ids, .first = first, .tokens = tokens, .window = window, .codebooks = 1, .seed = 1};
     return refusal([&] { model::learn_codebooks(model, text); });
   };
-  EXPECT_TRUE(
-      contains(message({.first = 100, .tokens = 512, .window = 64, .codebooks = 1}), "has 600 tokens"));
-  EXPECT_TRUE(contains(message({.tokens = 500, .window = 64, .codebooks = 1}), "need 512 tokens or more"));
-  EXPECT_TRUE(contains(message({.tokens = 600, .window = 65, .codebooks = 1}), "reads 64 tokens at a time"));
+  EXPECT_TRUE(contains(message(100, 512, 64), "has 600 tokens"));
+  EXPECT_TRUE(contains(message(0, 500, 64), "need 512 tokens or more"));
+  EXPECT_TRUE(contains(message(0, 600, 65), "reads 64 tokens at a time"));
 }
 
 }  // namespace
