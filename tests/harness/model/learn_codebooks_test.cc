@@ -38,7 +38,7 @@ std::vector<int> random_ids(size_t n, uint64_t seed) {
   return ids;
 }
 
-Codebooks learned(const model::Model& model, const std::vector<int>& ids, uint64_t seed = 1) {
+Codebooks learned_from(const model::Model& model, const std::vector<int>& ids, uint64_t seed = 1) {
   return model::learn_codebooks(
       model, {.ids = ids, .first = 100, .tokens = 600, .window = 64, .codebooks = 2, .seed = seed});
 }
@@ -91,9 +91,9 @@ TEST(LearnCodebooks, AreTheSameForAnyThreadsAndOthersForAnotherSeed) {
   const std::vector<int> ids = random_ids(800, 2);
   const int before = omp_get_max_threads();
   omp_set_num_threads(1);
-  const Codebooks one = learned(model, ids);
+  const Codebooks one = learned_from(model, ids);
   omp_set_num_threads(3);
-  const Codebooks three = learned(model, ids), other = learned(model, ids, 2);
+  const Codebooks three = learned_from(model, ids), other = learned_from(model, ids, 2);
   omp_set_num_threads(before);
   ASSERT_EQ(one.words.size(), size_t{3 * 2 * 2 * 2 * 2048});
   EXPECT_EQ(std::memcmp(one.words.data(), three.words.data(), 4 * one.words.size()), 0);
@@ -107,7 +107,7 @@ TEST(LearnCodebooks, StoreTheModelsRowsAndRefuseAnotherModelAndTheirOwnText) {
   const std::vector<int> ids = random_ids(800, 2), unseen(ids.begin() + 700, ids.begin() + 760);
   const test::TempFolder folder;
   const std::string path = (folder / "tiny.vq").string();
-  Codebooks books = learned(model, ids);
+  Codebooks books = learned_from(model, ids);
   books.model = "tiny";
   write_codebooks(path, books);
 

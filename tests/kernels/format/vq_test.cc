@@ -12,10 +12,10 @@
 namespace kv {
 namespace {
 
-constexpr int kHeadDims[] = {8, 24, 64, 576};
+constexpr int kVqHeadDims[] = {8, 24, 64, 576};
 
 // Codebooks [2, head_dim / 8, 256, 8], the second of smaller words, the last word of each NaN.
-std::vector<float> random_books(int head_dim) {
+std::vector<float> random_vq_books(int head_dim) {
   std::vector<float> words = test::gaussian(2 * head_dim * 256, 5);
   for (size_t i = 0; i < words.size(); ++i) {
     if (i >= words.size() / 2) words[i] *= 0.5f;
@@ -25,7 +25,7 @@ std::vector<float> random_books(int head_dim) {
 }
 
 // The words made for N(0,1), as the format's page has them.
-float shared_word(int book, int word, int i) {
+float shared_vq_word(int book, int word, int i) {
   const double magnitude = book == 0 ? std::sqrt(2 / M_PI) : 0.4826;
   return word == 255 ? NAN : static_cast<float>((word >> i) % 2 == 1 ? -magnitude : magnitude);
 }
@@ -33,7 +33,7 @@ float shared_word(int book, int word, int i) {
 class Vq : public testing::TestWithParam<bool> {
  protected:
   float word(int head_dim, int book, int group, int index, int i) const {
-    if (!GetParam()) return shared_word(book, index, i);
+    if (!GetParam()) return shared_vq_word(book, index, i);
     return books_[static_cast<size_t>(((book * head_dim / 8 + group) * 256 + index) * 8 + i)];
   }
   Encoding encoding(int bits) const {
@@ -56,8 +56,8 @@ class Vq : public testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(Learned, Vq, testing::Bool());
 
 TEST_P(Vq, EveryIndexIsOfTheNearestWordAndARowIsTheSumOfItsWords) {
-  for (const int d : kHeadDims) {
-    if (GetParam()) books_ = random_books(d);
+  for (const int d : kVqHeadDims) {
+    if (GetParam()) books_ = random_vq_books(d);
     for (const int bits : {1, 2}) {
       const std::vector<float> row = test::gaussian(d, 9, 1.5f);
       const std::vector<std::byte> data = encoded(bits, d, row);
@@ -88,7 +88,7 @@ TEST_P(Vq, EveryIndexIsOfTheNearestWordAndARowIsTheSumOfItsWords) {
 }
 
 TEST_P(Vq, ValuesThatAreNotFiniteMakeTheirEightNan) {
-  if (GetParam()) books_ = random_books(24);
+  if (GetParam()) books_ = random_vq_books(24);
   for (const float bad : {NAN, INFINITY, -INFINITY}) {
     std::vector<float> row = test::gaussian(24, 3);
     row[11] = bad;
@@ -98,7 +98,7 @@ TEST_P(Vq, ValuesThatAreNotFiniteMakeTheirEightNan) {
 }
 
 TEST_P(Vq, RowsFarOutsideStayFinite) {
-  if (GetParam()) books_ = random_books(8);
+  if (GetParam()) books_ = random_vq_books(8);
   for (const float far : {0.0f, 1e-40f, 1e10f, 3e38f, -3e38f}) {
     for (const float x : decoded(2, 8, encoded(2, 8, std::vector<float>(8, far))))
       EXPECT_TRUE(std::isfinite(x));
@@ -106,7 +106,7 @@ TEST_P(Vq, RowsFarOutsideStayFinite) {
 }
 
 TEST_P(Vq, RowsOfASpanShareTheirCodebooks) {
-  if (GetParam()) books_ = random_books(64);
+  if (GetParam()) books_ = random_vq_books(64);
   std::vector<std::byte> data;
   std::vector<float> want;
   for (uint64_t row = 0; row < 5; ++row) {
