@@ -13,7 +13,7 @@ namespace kv::cli {
 struct CalibrateOptions {
   std::string model, tokenizer, text, out;
   // The tokens that are read. Those before them are left to what the codebooks are then tested with.
-  int64_t from = 32768, tokens = 16384, window = 1024;
+  int64_t from = 32768, tokens = 8192, window = 1024;
   int codebooks = 2;
   uint64_t seed = 1;
 };
