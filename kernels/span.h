@@ -35,6 +35,7 @@ enum class Format : uint8_t {
   kQ5_1,       // ggml: 32 5-bit codes under one f16 scale and one f16 minimum
   kIq4Nl,      // ggml: 32 of 16 uneven levels under one f16 scale
   kQ6_0,       // ik_llama.cpp: 32 6-bit codes under one f16 scale
+  kVq,         // additive vector quantisation: `bits` indices of 8 bits for every 8 values
 };
 
 struct Encoding {
@@ -43,7 +44,7 @@ struct Encoding {
   uint16_t group = 1;   // rows that are encoded together: 1, or kChannel's group
   bool affine = false;  // kToken: a zero point is stored beside the scale
   // A second stage: kNvFp4 has an f32 scale a row above its blocks' own; kTurbo has one more bit an element,
-  // the sign from a sketch of the codes' error.
+  // the sign from a sketch of the codes' error; kVq has learned codebooks, which Side::meta points to.
   bool second = false;
   bool norm = false;  // kTurbo: the scale gives a decoded row the length that it came with
   friend bool operator==(const Encoding&, const Encoding&) = default;

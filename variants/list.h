@@ -36,6 +36,7 @@
   X(mxfp4)              \
   X(nvfp4)              \
   X(turbo)              \
+  X(vq)                 \
   // the end of the codecs
 
 #define KVLAB_RETENTIONS(X) \

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/cli/calibrate.h"
 #include "harness/cli/choose.h"
 #include "harness/cli/cluster.h"
 #include "harness/cli/commands.h"
@@ -205,6 +206,8 @@ class Commands {
           model::write_logits(options);
           return 0;
         });
+    add("calibrate", "learn codebooks of the codec vq from a model's K and V over a text", calibrate_,
+        [](const CalibrateOptions& options) { return print(calibrate(options)); });
     add("tables", "how models' caches grow, and what fits into a budget of memory", tables_,
         [](const TablesOptions& options) { return print(run_tables(options)); });
     add("plan", "which caches serve a trace of requests, or so many users, in a machine's memory", plan_,
@@ -260,6 +263,7 @@ class Commands {
   ReproduceOptions reproduce_;
   experiments::SampleOptions sample_;
   model::LogitsOptions logits_;
+  CalibrateOptions calibrate_;
   TablesOptions tables_;
   PlanOptions plan_;
   ChooseOptions choose_;

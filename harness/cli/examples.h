@@ -42,6 +42,7 @@ inline constexpr std::array kExamples{
     Example{"schema", "./kvlab schema"},
     Example{"sample", "./kvlab sample --model MODEL.bin --tokenizer TOKENIZER.bin --tokens 128"},
     Example{"logits", "./kvlab logits --model smollm2-135m --text TEXT --out logits.safetensors"},
+    Example{"calibrate", "./kvlab calibrate smollm2-135m --out smollm2.vq"},
     Example{"tables", "./kvlab tables --model llama-3.1-8b"},
     Example{"tables", "./kvlab tables --model llama-3.1-8b --budget 16GiB --weights 8.5GB --lengths 8K,128K"},
     Example{"plan", "./kvlab plan --model llama-3.1-8b --memory 80GB --context 32K --users 8"},

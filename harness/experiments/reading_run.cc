@@ -9,6 +9,7 @@
 #include "harness/experiments/cell_plan.h"
 #include "harness/measure/chunk_replay.h"
 #include "harness/measure/prediction_columns.h"
+#include "harness/model/codebooks.h"
 #include "harness/results/cell_columns.h"
 
 namespace kv::experiments {
@@ -320,8 +321,10 @@ std::vector<results::Row> run_reading(const measure::SweepPoint& point, const me
                                       const measure::Passages& passages, results::ResultsFolder* positions,
                                       const measure::StepSchedule& schedule, const ScoreCell& score) {
   std::vector<ReadingCell> cells;
-  for (const measure::PlannedCell& planned : point.cells)
+  for (const measure::PlannedCell& planned : point.cells) {
+    if (!planned.uncached) model::check_calibration(planned.spec, passages.ids);
     cells.push_back({measure::make_cell(point, planned), {}});
+  }
   ReadingRun run(point, control, passages, schedule);
   if (!run.run(cells)) return {};
   const LossBaseline baseline = loss_baseline(point, cells);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <stdexcept>
 
+#include "harness/model/codebooks.h"
 #include "harness/model/step_parts.h"
 #include "variants/cache/cache.h"
 #include "variants/cache/compatibility.h"
@@ -69,6 +70,7 @@ CachedModel::CachedModel(const Model& model, Cache& cache, int sequences, Rotary
   int rows = 0;  // a layer that keeps them
   while (!cache.keeps_rows(rows)) ++rows;
   check_rotation(model.config(), cache.spec(rows));
+  check_codebooks(model, cache);
   windows_.assign(static_cast<size_t>(model.config().layers),
                   std::vector<ConvolutionWindow>(static_cast<size_t>(sequences)));
   for (int i = 0; i < sequences; ++i) ids_.push_back(cache.add_sequence());

@@ -33,8 +33,8 @@ void check_window(const ModelConfig& config, const Cache& cache);
 class CachedModel : public Decoder {
  public:
   // `cache` has the model's shape and no sequences yet; both outlive this object. A cache that rotates
-  // rows by cache position gets them before RoPE, whatever `rotary` says. Throws std::bad_alloc, and what check_window and
-  // check_rotation throw.
+  // rows by cache position gets them before RoPE, whatever `rotary` says. Throws std::bad_alloc, and what check_window,
+  // check_rotation and check_codebooks (codebooks.h) throw.
   CachedModel(const Model& model, Cache& cache, int sequences, Rotary rotary = Rotary::kTrained);
 
   // Gives every sequence its next n tokens, ids [sequences, n], as one step. Returns the logits

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "harness/model/cached_model.h"
+#include "harness/model/codebooks.h"
 #include "harness/model/step_parts.h"
 #include "variants/cache/compatibility.h"
 
@@ -18,6 +19,7 @@ RaggedModel::RaggedModel(const Model& model, Cache& cache)
   }
   check_window(model.config(), cache);
   check_rotation(model.config(), cache.spec(0));
+  check_codebooks(model, cache);
 }
 
 std::vector<float> RaggedModel::step(std::span<const Part> parts, int64_t padding) {

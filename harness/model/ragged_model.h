@@ -14,8 +14,8 @@ namespace kv::model {
 
 class RaggedModel {
  public:
-  // `cache` has the model's shape; both outlive this object. Throws what check_window and check_rotation throw, and
-  // std::invalid_argument for a model with linear layers.
+  // `cache` has the model's shape; both outlive this object. Throws what check_window, check_rotation and
+  // check_codebooks throw, and std::invalid_argument for a model with linear layers.
   RaggedModel(const Model& model, Cache& cache);
 
   // The next tokens of a sequence, of which the cache has the first `position`.

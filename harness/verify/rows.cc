@@ -192,7 +192,8 @@ HeadRows stored_rows(Cache& cache, SequenceId id, int layer, int kv_head) {
   return stored;
 }
 
-std::vector<float> through_codec(const Encoding& encoding, int head_dim, const std::vector<float>& rows) {
+std::vector<float> through_codec(const Encoding& encoding, int head_dim, const std::vector<float>& rows,
+                                 const std::byte* tables) {
   const auto unit = static_cast<size_t>(encoding.group * head_dim), units = rows.size() / unit;
   if (rows.size() != units * unit) throw std::logic_error("rows to encode that are no whole units");
   const int64_t data_bytes = unit_data_bytes(encoding, head_dim),
@@ -201,11 +202,12 @@ std::vector<float> through_codec(const Encoding& encoding, int head_dim, const s
       meta(units * static_cast<size_t>(meta_bytes));
   std::vector<UnitJob> jobs;
   for (size_t i = 0; i < units; ++i) {
-    jobs.push_back({rows.data() + i * unit, data.data() + i * static_cast<size_t>(data_bytes),
-                    meta.data() + i * static_cast<size_t>(meta_bytes)});
+    jobs.push_back(
+        {rows.data() + i * unit, data.data() + i * static_cast<size_t>(data_bytes),
+         tables ? const_cast<std::byte*>(tables) : meta.data() + i * static_cast<size_t>(meta_bytes)});
   }
   encode_units(encoding, head_dim, jobs);
-  const Side side{data.data(), meta.data(), data_bytes, meta_bytes, encoding};
+  const Side side{data.data(), tables ? tables : meta.data(), data_bytes, meta_bytes, encoding};
   std::vector<float> out(rows.size());
   decode_rows(side, head_dim, 0, static_cast<int64_t>(rows.size()) / head_dim, out.data());
   return out;
@@ -233,7 +235,10 @@ namespace {
 int64_t first_misplaced(const Side& side, int64_t first, const std::vector<float>& came, int head_dim,
                         std::span<const Encoding> encodings) {
   std::vector<float> want = came;
-  for (const Encoding& encoding : encodings) want = through_codec(encoding, head_dim, want);
+  for (const Encoding& encoding : encodings) {
+    const bool learned = encoding.format == Format::kVq && encoding == side.encoding;
+    want = through_codec(encoding, head_dim, want, learned ? side.meta : nullptr);
+  }
   if (encodings.back() != side.encoding) return 0;
   std::vector<float> got(want.size());
   const auto d = static_cast<size_t>(head_dim), rows = got.size() / d;

@@ -32,8 +32,9 @@ HeadRows decoded_rows(Cache& cache, SequenceId id, int layer, int kv_head);
 // Decoded rows, rotated back if the codec rotates.
 HeadRows stored_rows(Cache& cache, SequenceId id, int layer, int kv_head);
 
-// Encodes and decodes rows [.., head_dim], whole units of the encoding.
-std::vector<float> through_codec(const Encoding& encoding, int head_dim, const std::vector<float>& rows);
+// Encodes and decodes rows [.., head_dim], whole units of the encoding. `tables`: learned codebooks (Side::meta), or null.
+std::vector<float> through_codec(const Encoding& encoding, int head_dim, const std::vector<float>& rows,
+                                 const std::byte* tables = nullptr);
 
 // The rows of a sequence's first tokens on, [heads, tokens, head_dim] of K or V, as attention sees them once stored: rotated
 // before encoding and back after, and those that the codec keeps raw as they are raw.

@@ -22,6 +22,7 @@
 //    second    the same                       f32, D/16 E4M3          the same, times the f32   2^127
 //   kTurbo     D codes of `bits` (turbo.h)    f16 scale               level * scale             65504 * sqrt(D)
 //    second    the same, D signs              f16 scale, f16 length   the same + sketched error the same
+//   kVq        `bits` x D/8 indices (vq.h)    -                       sum of words' elements  of the words
 //   kQ4_1, kQ5_0, kQ5_1, kIq4Nl, kQ6_0: ggml_levels.h                                           6.5e4 to 8.3e6
 #pragma once
 

@@ -13,6 +13,7 @@
 #include "kernels/format/q8_0.h"
 #include "kernels/format/token.h"
 #include "kernels/format/turbo.h"
+#include "kernels/format/vq.h"
 
 namespace kv {
 
@@ -26,7 +27,7 @@ FormatList<A..., B...> joined(FormatList<A...>, FormatList<B...>);
 using GpuFormats = FormatList<F32Format, F16Format, Bf16Format, Fp8E4M3Format, Fp8E5M2Format, Q8_0Format,
                               Q4_0Format, TokenFormat, ChannelFormat>;
 using LevelFormats = FormatList<MxFp8E4M3Format, MxFp8E5M2Format, MxFp4Format, NvFp4Format, TurboFormat,
-                                Q4_1Format, Q5_0Format, Q5_1Format, Iq4NlFormat, Q6_0Format>;
+                                Q4_1Format, Q5_0Format, Q5_1Format, Iq4NlFormat, Q6_0Format, VqFormat>;
 using AllFormats = decltype(joined(GpuFormats(), LevelFormats()));
 
 // From a format at run time to loops compiled for it: calls call(F()) with the struct of `format`. False, and

@@ -259,6 +259,11 @@ MUTANTS = [
     Mutant("kernels/format/turbo.cc", "std::abs(x) > 0.5f * (level[i] + level[i + 1])", "std::abs(x) > level[i]", "turbo_test"),
     Mutant("kernels/cpu/encode/decode_levels.cc", "kE4m3Values.data(), meta + NvFp4Format::scales_at(e), 4,", "kE4m3Values.data(), meta + NvFp4Format::scales_at(e), 5,", "decode_levels_test"),
     Mutant("variants/cache/hadamard_rows.cc", "if (v_ == Rotation::kRandom) flip_signs(in.out,", "if (false) flip_signs(in.out,", "contract_test"),
+    # Learned codebooks
+    Mutant("kernels/format/vq.cc", "left[i] -= words[word * kVqValues + i];", "left[i] -= 0.0f;", "vq_test"),
+    Mutant("variants/cache/sequence.cc", "stages_.codec.tables(layer, head);", "stages_.codec.tables(layer, 0);", "codebooks_test"),
+    Mutant("variants/storage/host_storage.cc", "units.use(tables_of(in, head));", "", "codebooks_test"),
+    Mutant("variants/cache/layout.cc", "codec.layers = shape.model_layers;", "", "codebooks_test"),
     # K's mean
     Mutant(RESIDUAL, "if (row < codec_.mean_rows) return key;", "return key;", "k_mean_test"),
     Mutant(RESIDUAL, "rows_ < codec_.mean_rows ? 0 : codec_.mean_rows;", "0;", "k_mean_test"),

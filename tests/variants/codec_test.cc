@@ -32,7 +32,9 @@ TEST(Codec, DeclaredErrorsHoldForAllWidthsAndHeadDims) {
                                  "mxfp8(format=e5m2)",
                                  "mxfp4",
                                  "nvfp4",
-                                 "nvfp4(tensor=one)"};
+                                 "nvfp4(tensor=one)",
+                                 "vq",
+                                 "vq(bits=1)"};
   for (const char* bits : {"2", "3", "4"}) {
     specs.push_back(std::string("turbo(bits=") + bits + ")");
     specs.push_back(std::string("turbo(qjl=on,bits=") + bits + ")");
@@ -118,6 +120,8 @@ TEST(Codec, BytesAreCodesPlusMetadata) {
       {"turbo(bits=2,norm=on)", kHalf / 8, 2 * kRows * 2},
       {"turbo(bits=3)", kHalf * 3 / 16, 2 * kRows * 2},
       {"turbo(bits=3,qjl=on)", kHalf * 3 / 16, kRows * (4 + 2)},
+      {"vq", kHalf / 8, 0},
+      {"vq(bits=1)", kHalf / 16, 0},
       {"kivi(k_bits=4,v_bits=2)", kHalf * 3 / 16 + 5 * kTail, kChannelMeta + kTokenMeta},
   };
   const CacheShape shape{.head_dim = kDim, .max_tokens = kRows};

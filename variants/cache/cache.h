@@ -36,6 +36,8 @@ struct CacheShape {
   // before the rope part of the row. kv_heads is 1 then, `v` of a step is not looked at, and outputs have so
   // many values.
   int value_dim = 0;
+  // The model's numbers of the layers, ascending, where the cache is of some alone; empty: all, in their order.
+  std::vector<int> model_layers = {};
   bool is_latent() const { return value_dim > 0; }
   int out_dim() const { return is_latent() ? value_dim : head_dim; }
   int group() const { return q_heads / kv_heads; }

@@ -61,6 +61,11 @@ constexpr Trait kSelectsInFiles = [](const Pairing& of) { return kSelects(of) &&
 constexpr Trait kWeighsRows = [](const Pairing& of) { return of.selection.weighs; };
 constexpr Trait kLatent = [](const Pairing& of) { return of.shape.is_latent(); };  // MLA
 constexpr Trait kOnGpu = [](const Pairing& of) { return of.gpu != nullptr; };
+constexpr Trait kLearned = [](const Pairing& of) {
+  return std::ranges::any_of(of.codecs, [](const Codec& c) { return c.learned(); });
+};
+constexpr Trait kLearnedKeys = [](const Pairing& of) { return of.codec.k_books != nullptr; };
+constexpr Trait kRotatesBefore = [](const Pairing& of) { return !rotates_at_read(of.spec); };
 constexpr Trait kAlways = [](const Pairing&) { return true; };
 
 // A number that only a model's layer can give: resolve() (variants/model_cache) has it.
@@ -143,6 +148,11 @@ constexpr Refusal kRefusals[] = {
     {kRotatesKeys, kRotatesAtRead,
      "positions=cache rotates keys by RoPE when they are read, and those that the codec has rotated are no "
      "longer in pairs"},
+    {kLearnedKeys, kRotatesBefore,
+     "learned codebooks are of keys before RoPE: a retention with positions=cache, as full(positions=cache), "
+     "stores those"},
+    {kLearned, kTiered, "learned codebooks are found by layer and head, and tiers read pieces of all heads"},
+    {kLearned, kLatent, "there are no learned codebooks of latent rows (MLA)"},
     {.computed = uneven_trade},
     {.computed = unplaceable},
     {kRepeatsRows, kBuffersRows, "read=repeat copies encoded rows, and the codec keeps others raw"},

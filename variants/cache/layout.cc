@@ -1,11 +1,28 @@
 // The facts about a cache that placements are told.
 #include "variants/cache/layout.h"
 
+#include <stdexcept>
+
 namespace kv {
+namespace {
+
+void check_geometry(const Codebooks& books, const CacheShape& shape) {
+  const int last = shape.model_layers.empty() ? shape.layers - 1 : shape.model_layers.back();
+  if (last < books.layers && shape.kv_heads == books.kv_heads && shape.head_dim == books.head_dim) return;
+  throw std::invalid_argument("vq's codebooks are of " + books.of() + ", not of " + std::to_string(last + 1) +
+                              " layers of " + std::to_string(shape.kv_heads) + " heads of " +
+                              std::to_string(shape.head_dim));
+}
+
+}  // namespace
 
 Codec codec_for(const Spec& spec, const CacheShape& shape) {
   Codec codec = codec_of(spec).make(spec.codec);
   if (shape.is_latent()) codec.v = codec.k;
+  for (const auto& books : {codec.k_books, codec.v_books}) {
+    if (books) check_geometry(*books, shape);
+  }
+  codec.layers = shape.model_layers;
   return codec;
 }
 

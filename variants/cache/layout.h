@@ -7,7 +7,8 @@
 
 namespace kv {
 
-// The spec's codec for a geometry's rows: K alone is stored of a latent row (MLA), and V is read from it.
+// The spec's codec for a geometry's rows: K alone is stored of a latent row (MLA), and V is read from it. Throws
+// std::invalid_argument where the codec has codebooks of another geometry.
 Codec codec_for(const Spec& spec, const CacheShape& shape);
 // `codec` is codec_for the shape.
 inline UnitLayout unit_layout(const Codec& codec, const CacheShape& shape) {

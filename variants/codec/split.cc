@@ -43,7 +43,9 @@ Codec make_split(const Stage& stage) {
           .v_rotation = v.v_rotation,
           .mean_rows = mean,
           .k_error = k.k_error,
-          .v_error = v.v_error};
+          .v_error = v.v_error,
+          .k_books = k.k_books,
+          .v_books = v.v_books};
 }
 
 Parameter side_parameter(std::string_view name, std::string_view help) {

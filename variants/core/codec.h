@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "kernels/attention.h"
 #include "kernels/span.h"
+#include "variants/core/codebooks.h"
 
 namespace kv {
 
@@ -42,6 +45,14 @@ struct Codec {
   // below the floor means that something else was stored than what the codec claims.
   Interval k_error = {}, v_error = {};
 
+  // Codebooks learned from a model's K and V, where an encoding has such (kernels/format/vq.h); else null.
+  std::shared_ptr<const Codebooks> k_books = {}, v_books = {};
+  // The model's numbers of the cache's layers; empty: the same.
+  std::vector<int> layers = {};
+
+  // The codebooks of a head of the cache's.
+  HeadTables tables(int layer, int kv_head) const;
+  bool learned() const { return k_books || v_books; }
   bool rotates() const { return k_rotation != Rotation::kNone || v_rotation != Rotation::kNone; }
   // Rows that are encoded and moved together.
   int64_t unit_rows() const { return std::max<int64_t>({k.group, v.group, rows_together, mean_rows}); }

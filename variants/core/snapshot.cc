@@ -20,7 +20,7 @@
 namespace kv {
 namespace {
 
-constexpr std::string_view kMagic = "kvlabseq";
+constexpr size_t kMagicBytes = 8;
 constexpr uint32_t kVersion = 2;
 constexpr size_t kBufferBytes = 1 << 20;
 
@@ -117,7 +117,8 @@ class FileWriter : public Writer {
 
 class FileReader : public Reader {
  public:
-  explicit FileReader(const std::string& path) : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  FileReader(const std::string& path, const FileKind& kind)
+      : path_(path), kind_(kind), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
     struct stat status;
     if (fd_.get() < 0 || fstat(fd_.get(), &status) != 0) refuse(std::strerror(errno));
     bytes_ = status.st_size;
@@ -126,10 +127,10 @@ class FileReader : public Reader {
 
   // Reads all of the file once, then starts again behind the header.
   void check() {
-    std::array<char, kMagic.size()> magic{};
+    std::array<char, kMagicBytes> magic{};
     const int64_t header = static_cast<int64_t>(magic.size() + sizeof(kVersion));
     const int64_t body = bytes_ - header - static_cast<int64_t>(sizeof(uint32_t));
-    if (body < 0) refuse("it is too short to be a saved sequence");
+    if (body < 0) refuse("it is too short to be " + std::string(kind_.what));
     uint32_t crc = 0;
     std::vector<std::byte> piece(buffer_.size());
     for (int64_t left = header + body; left > 0;) {
@@ -142,7 +143,8 @@ class FileReader : public Reader {
     rewind();
     left_ = bytes_;
     get(std::span<char>(magic));
-    if (std::string_view(magic.data(), magic.size()) != kMagic) refuse("it is not a saved sequence");
+    if (std::string_view(magic.data(), magic.size()) != kind_.magic)
+      refuse("it is not " + std::string(kind_.what));
     if (crc != stored) refuse("it is damaged or cut short (its checksum does not match)");
     const auto version = get<uint32_t>();
     if (version != kVersion) {
@@ -187,6 +189,7 @@ class FileReader : public Reader {
   }
 
   std::string path_;
+  FileKind kind_;
   Descriptor fd_;
   int64_t bytes_ = 0;
   std::vector<std::byte> buffer_;  // no larger than the file
@@ -227,16 +230,16 @@ void Snapshot::read(const std::function<void(Reader&)>& read) const {
   read(reader);
 }
 
-void write_file(const std::string& path, const std::function<void(Writer&)>& write) {
+void write_file(const std::string& path, const std::function<void(Writer&)>& write, const FileKind& kind) {
   FileWriter writer(path);
-  writer.put(std::span<const char>(kMagic));
+  writer.put(std::span<const char>(kind.magic));
   writer.put(kVersion);
   write(writer);
   writer.finish();
 }
 
-void read_file(const std::string& path, const std::function<void(Reader&)>& read) {
-  FileReader reader(path);
+void read_file(const std::string& path, const std::function<void(Reader&)>& read, const FileKind& kind) {
+  FileReader reader(path, kind);
   reader.check();
   read(reader);
 }

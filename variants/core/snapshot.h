@@ -66,13 +66,21 @@ class Snapshot {
   Block block_;
 };
 
-// Files: "kvlabseq", a u32 version, the bytes, and the CRC-32C of all that; little-endian.
+// The first eight bytes of a file, and its name in messages.
+struct FileKind {
+  std::string_view magic, what;
+};
+inline constexpr FileKind kSequenceFile{"kvlabseq", "a saved sequence"};
+
+// Files: the kind's eight bytes, a u32 version, the bytes, and the CRC-32C of all that; little-endian.
 //
 // write_file appears under `path` whole or not at all: it is written under another name, synced and renamed.
 // Throws DiskError with the system's reason (a full disk, no such folder) and leaves no file behind.
-void write_file(const std::string& path, const std::function<void(Writer&)>& write);
+void write_file(const std::string& path, const std::function<void(Writer&)>& write,
+                const FileKind& kind = kSequenceFile);
 // Checks the whole file before the first byte is handed out. Throws std::invalid_argument if it cannot be
 // opened, is no such file, is of another version, or is not as it was written.
-void read_file(const std::string& path, const std::function<void(Reader&)>& read);
+void read_file(const std::string& path, const std::function<void(Reader&)>& read,
+               const FileKind& kind = kSequenceFile);
 
 }  // namespace kv

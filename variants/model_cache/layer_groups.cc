@@ -59,6 +59,7 @@ std::vector<LayerGroup> groups_of(const LayerSpecs& specs, const ModelShape& sha
 CacheShape shape_of(const LayerGroup& group, const ModelShape& shape) {
   CacheShape own = shape;
   own.layers = static_cast<int>(group.layers.size());
+  if (own.layers != shape.layers) own.model_layers = group.layers;
   return own;
 }
 

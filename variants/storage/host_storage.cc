@@ -29,6 +29,13 @@ void HostStorage::store(std::span<const NewRows> rows) {
   for (const NewRows& in : rows) in.residual ? store_through_residual(in) : store_slots(in);
 }
 
+// Where heads are placed one by one, the placement's layers count heads.
+HeadTables HostStorage::tables_of(const NewRows& in, int head) const {
+  if (!context_.codec.learned()) return {};
+  const int at = in.layer * static_cast<int>(in.heads.size()) + head;
+  return context_.codec.tables(at / context_.kv_heads, at % context_.kv_heads);
+}
+
 void HostStorage::store_slots(const NewRows& in) {
   const int heads = static_cast<int>(in.heads.size());
   const int64_t d = context_.head_dim;
@@ -38,6 +45,7 @@ void HostStorage::store_slots(const NewRows& in) {
 #pragma omp for schedule(static)
     for (int head = 0; head < heads; ++head) {
       Retention& policy = *in.heads[static_cast<size_t>(head)];
+      batch.use(tables_of(in, head));
       for (int64_t i = 0; i < in.n; ++i) {
         const int64_t row = (head * in.n + i) * d;
         const int64_t slot = policy.admit({in.k + row, static_cast<size_t>(d)});
@@ -62,6 +70,7 @@ void HostStorage::store_through_residual(const NewRows& in) {
 #pragma omp for schedule(static)
     for (int head = 0; head < heads; ++head) {
       Retention& policy = *in.heads[static_cast<size_t>(head)];
+      units.use(tables_of(in, head));
       for (int64_t i = 0; i < in.n; ++i) {
         const int64_t row = (head * in.n + i) * head_dim;
         const int64_t slot = policy.admit({in.k + row, static_cast<size_t>(head_dim)});

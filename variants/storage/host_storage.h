@@ -20,6 +20,7 @@ class HostStorage : public Storage {
   std::string kernel() const override;
 
  private:
+  HeadTables tables_of(const NewRows& in, int head) const;
   void store_slots(const NewRows& in);
   void store_through_residual(const NewRows& in);
   void attend_streamed(std::span<const HeadQueries> problems, const StreamedRows& streamed);

@@ -227,6 +227,11 @@ void decode_of(TurboFormat, const Encoding& e, int n, const std::byte* data, con
                out);
 }
 
+// A row is a sum of words, eight floats each, which need no code of their own.
+void decode_of(VqFormat, const Encoding& e, int n, const std::byte* data, const std::byte* meta, float* out) {
+  VqFormat::decode(e, n, data, meta, 0, 1, out);
+}
+
 // ---- ggml's blocks ----
 
 // The levels of elements i to i + 15.

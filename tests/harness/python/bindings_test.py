@@ -17,7 +17,7 @@ CODECS = {
     "f32": (0, 1e-6), "f16": (5e-5, 1e-3), "bf16": (5e-4, 8e-3), "fp8": (5e-3, 8e-2), "q8_0": (1e-3, 1.5e-2),
     "q4_0": (2e-2, 0.2), "q4_1": (2e-2, 0.2), "q5_0": (1e-2, 0.1), "q5_1": (1e-2, 0.1), "q6_0": (5e-3, 5e-2),
     "iq4_nl": (2e-2, 0.2), "token": (1e-3, 0.2), "kivi": (1e-3, 0.6), "split": (1e-5, 0.2),
-    "mxfp8": (5e-3, 8e-2), "mxfp4": (2e-2, 0.25), "nvfp4": (2e-2, 0.2), "turbo": (2e-2, 0.2),
+    "mxfp8": (5e-3, 8e-2), "mxfp4": (2e-2, 0.25), "nvfp4": (2e-2, 0.2), "turbo": (2e-2, 0.2), "vq": (0.1, 0.8),
 }  # fmt: skip
 # With budgets that make a sequence of 80 tokens evict.
 RETENTIONS = {

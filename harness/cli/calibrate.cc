@@ -1,0 +1,76 @@
+#include "harness/cli/calibrate.h"
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <stdexcept>
+#include <vector>
+
+#include "harness/cli/typos.h"
+#include "harness/io/model_files.h"
+#include "harness/model/codebooks.h"
+#include "harness/model/model.h"
+#include "harness/model/token_ids.h"
+#include "kernels/format/vq.h"
+
+namespace kv::cli {
+
+namespace {
+
+std::string bytes_text(const Codebooks& books) {
+  return std::to_string((books.words.size() * sizeof(float) + (1 << 19)) >> 20) + " MiB";
+}
+
+}  // namespace
+
+void add_options(CLI::App& app, CalibrateOptions& options) {
+  app.add_option("model", options.model,
+                 "llama2.c weights, a Hugging Face folder, a GGUF file, or a name of `kvlab models`")
+      ->required();
+  app.add_option("--tokenizer", options.tokenizer, "its tokenizer; none for token ids");
+  app.add_option("--text", options.text,
+                 "text, or token ids (.npy, .u16, .u32); none: Python's own documentation");
+  app.add_option("--from", options.from, "the first token of the text that is read, as 4096 or 32K")
+      ->transform(token_count())
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--tokens", options.tokens, "tokens that are read, as 8192 or 16K")
+      ->transform(token_count())
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--window", options.window, "tokens that the model reads at a time")
+      ->transform(token_count())
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--codebooks", options.codebooks,
+                 "codebooks of 256 words for every 8 values: the most bits a value that vq can then have")
+      ->check(CLI::Range(1, kVqMostBits))
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "seed of the words that k-means begins with")->capture_default_str();
+  app.add_option("--out", options.out, "the file to write, which vq(file=…) then names")->required();
+}
+
+std::string calibrate(const CalibrateOptions& options) {
+  if (std::filesystem::exists(options.out))
+    throw std::invalid_argument("--out " + options.out + " already exists; give another name");
+  const std::string model_path = io::model_to_read(options.model).string();
+  const model::Model model(model_path);
+  const std::vector<int> ids =
+      model::read_tokens(io::text_to_read(options.text).string(),
+                         model::tokenizer_for(model_path, options.tokenizer), model.config().vocab_size);
+  Codebooks books = model::learn_codebooks(model, {.ids = ids,
+                                                   .first = options.from,
+                                                   .tokens = options.tokens,
+                                                   .window = options.window,
+                                                   .codebooks = options.codebooks,
+                                                   .seed = options.seed});
+  books.model = options.model;
+  books.text = options.text.empty() ? "Python's documentation" : options.text;
+  write_codebooks(options.out, books);
+  return options.out + ": codebooks of " + books.of() + ", " + std::to_string(books.codebooks) +
+         " for every 8 values, " + bytes_text(books) + ", from tokens " + std::to_string(options.from) +
+         " to " + std::to_string(options.from + options.tokens) + " of " + books.text +
+         "\nUse: vq(bits=" + std::to_string(books.codebooks) + ",file=" + options.out +
+         ") with full(positions=cache)\n";
+}
+
+}  // namespace kv::cli
