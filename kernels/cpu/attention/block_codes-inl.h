@@ -56,6 +56,16 @@ struct AsBytes {
   }
 };
 
+// Calls call(format) with the format of words of codes: those, and integer levels.
+template <class Call>
+HWY_INLINE void visit_block_rows(const Encoding& e, const Call& call) {
+  visit_format(e.format, [&](auto format) KV_ATTR {
+    using F = decltype(format);
+    if constexpr (F::kScaling == Scaling::kBlock && F::kElements == Elements::kCodes) call(format);
+    if constexpr (requires { F::level(0); }) call(AsBytes<F>());
+  });
+}
+
 // Calls call(format, di, pack) with the format of codes in blocks, with vectors of words, and with the rows that a
 // vector holds.
 template <class Call>

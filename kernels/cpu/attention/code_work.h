@@ -66,7 +66,7 @@ struct CodedQueries {
 // Not initialised.
 struct CodedQueriesScratch {
   static constexpr int kQueryCodes =
-      4 * CodedQueries::kStride;  // score_block_rows() has each code four times
+      8 * CodedQueries::kStride;  // score_block_rows() has each code up to eight times
   alignas(64) int16_t q[kQueryBlock * kQueryCodes];
   alignas(64) int32_t start[kQueryBlock * CodedQueries::kStartStride];
   alignas(64) float block_step[kQueryBlock * CodedQueries::kStartStride];

@@ -51,6 +51,28 @@ HWY_INLINE hn::Vec<DI> add_quad_products_of_word([[maybe_unused]] DI di, hn::Vec
   return add_quad_products(di, a, hn::Set(di, *b), sum);
 }
 
+// The same of 16-bit codes, pairs: a word of kCopies of them.
+template <int kCopies, class DI>
+HWY_INLINE hn::Vec<DI> add_products_of_word(DI di, hn::Vec<DI> a, const int32_t* b, hn::Vec<DI> sum) {
+#if HWY_TARGET == HWY_AVX3_DL
+  if constexpr (hn::MaxLanes(DI()) == 16) {
+    asm("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "m"(*b));
+    return sum;
+  }
+#endif
+  const hn::RepartitionToNarrow<DI> d16;
+  const auto all = kCopies == 1 ? hn::Set(di, *b) : hn::LoadU(di, b);
+  return add_products(di, hn::BitCast(d16, a), hn::BitCast(d16, all), sum);
+}
+
+// Two vectors' halves -> the lower ones, the upper ones.
+template <class DI>
+HWY_INLINE void transpose_blocks(DI di, hn::Vec<DI> (&v)[2]) {
+  const hn::Vec<DI> a = v[0], b = v[1];
+  v[0] = hn::ConcatLowerLower(di, b, a);
+  v[1] = hn::ConcatUpperUpper(di, b, a);
+}
+
 // Four vectors' 128-bit blocks, of which each vector has a row -> their columns, one after another.
 template <class DI>
 HWY_INLINE void transpose_blocks(DI di, hn::Vec<DI> (&v)[4]) {
@@ -87,6 +109,13 @@ HWY_INLINE hn::Vec<DI> byte_plane(DI di, hn::Vec<DI> words) {
     const auto shifted = hn::ShiftRight<kBits * kPlane>(hn::BitCast(du, words));
     return hn::BitCast(di, hn::And(shifted, hn::Set(du, 0x0f0f0f0fu)));
   }
+}
+
+// Plane kPlane of words: bytes, or 16-bit lanes.
+template <int kBits, bool kBytes, int kPlane, class DI>
+HWY_INLINE hn::Vec<DI> plane_of(DI di, hn::Vec<DI> words) {
+  if constexpr (kBytes) return byte_plane<kBits, kPlane>(di, words);
+  return hn::BitCast(di, plane<kBits, kPlane>(hn::RepartitionToNarrow<DI>(), hn::BitCast(hn::RepartitionToNarrow<DI>(), words)));
 }
 
 // ---- scales ----
