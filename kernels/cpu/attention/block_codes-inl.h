@@ -127,21 +127,6 @@ HWY_INLINE hn::Vec<DI> load_rows(DI di, const std::byte* const* row, int next, i
   }
 }
 
-// Word i of the four in each 128-bit block of rows' words -> words[i], lane j of the block is row j's.
-template <class D16>
-HWY_INLINE void transpose_words(D16 d16, hn::Vec<D16> (&words)[4]) {
-  const hn::RepartitionToWide<D16> di;
-  const hn::RepartitionToWide<decltype(di)> d64;
-  const auto interleave = [&](auto d, auto a, auto b, auto& low, auto& high) KV_INLINE {
-    low = hn::BitCast(d16, hn::InterleaveLower(d, hn::BitCast(d, a), hn::BitCast(d, b)));
-    high = hn::BitCast(d16, hn::InterleaveUpper(d, hn::BitCast(d, a), hn::BitCast(d, b)));
-  };
-  hn::Vec<D16> low[2], high[2];
-  for (int i = 0; i < 2; ++i) interleave(di, words[2 * i], words[2 * i + 1], low[i], high[i]);
-  interleave(d64, low[0], low[1], words[0], words[1]);
-  interleave(d64, high[0], high[1], words[2], words[3]);
-}
-
 // ---- scales ----
 
 // Scales of blocks first … of kRowStep rows from row j of `meta` [count] on, as stored: where they lie in memory, or copied

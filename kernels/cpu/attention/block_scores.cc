@@ -1,14 +1,7 @@
 // Scores of rows of codes in blocks (q8_0, q4_0, integer levels), compiled once for each instruction set. A query has a
 // step a block, and codes of 16 bits; or of 8, as ggml's products of blocks have them.
 //
-// Keys lie in lanes: words of as many rows as a vector has lanes are transposed once for all queries, four rows of each 128-bit
-// block at a time. A query's word then meets all lanes, sums need none across them, and a block's scales of those rows are a
-// vector.
-//
-//   in      row 0   w3 w2 w1 w0         out     word 0   r3 r2 r1 r0      (in each 128-bit block: w0 of row 3, 2, 1, 0)
-//           row 1   w3 w2 w1 w0                 word 1   r3 r2 r1 r0
-//           row 2   w3 w2 w1 w0                 word 2   r3 r2 r1 r0
-//           row 3   w3 w2 w1 w0                 word 3   r3 r2 r1 r0
+// Keys lie in lanes (key_lanes-inl.h), so that a block's scales of those rows are a vector.
 #include "kernels/cpu/attention/code_work.h"
 #include "kernels/cpu/targets.h"
 
@@ -30,16 +23,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // ---- queries ----
 
-// Codes of a query's block, a word of them for each plane of each word of the row: [planes, words of a block, copies].
+// Codes of a query's block, a word of them for each plane of each word of the row: [planes, words of a block].
 template <class F, bool kInt8>
 struct QueryBlock {
   static constexpr int kPlaneCount = kInt8 ? kBytePlanes<F::kBits> : kPlanes<F::kBits>;
   static constexpr int kRowWords = kWordsPerBlock<F>;
   static constexpr int kWords = kPlaneCount * kRowWords;
-  // Words of pairs are as many as a vector's lanes where none is broadcast by the product itself, nor by its load.
-  static constexpr int kCopies = kInt8 || hn::MaxLanes(hn::ScalableTag<int32_t>()) == 16
-                                     ? 1
-                                     : static_cast<int>(hn::MaxLanes(hn::ScalableTag<int32_t>()));
   static constexpr float kLargest = kInt8 ? 127.0f : 32767.0f;
 };
 
@@ -65,13 +54,13 @@ HWY_INLINE int32_t code_block_of(std::false_type /*int8*/, const float* x, float
   using Q = QueryBlock<F, false>;
   int32_t sum = 0;
   for (int p = 0; p < Q::kPlaneCount; ++p) {
-    for (int w = 0; w < Q::kRowWords; ++w, words += Q::kCopies) {
+    for (int w = 0; w < Q::kRowWords; ++w) {
       const auto code = [&](int slot) KV_INLINE {
         return static_cast<int32_t>(std::lrint(x[F::element(kGgmlBlock, w, slot)] * inverse));
       };
       const int32_t low = code(p), high = code(p + Q::kPlaneCount);
       sum += low + high;
-      std::fill_n(words, Q::kCopies, (low & 0xffff) | static_cast<int32_t>(static_cast<uint32_t>(high) << 16));
+      *words++ = static_cast<int32_t>((static_cast<uint32_t>(high) << 16) | (static_cast<uint32_t>(low) & 0xffffu));
     }
   }
   return sum;
@@ -81,8 +70,8 @@ HWY_INLINE int32_t code_block_of(std::false_type /*int8*/, const float* x, float
 template <class F, bool kInt8>
 void code_query_blocks(const float* x, int head_dim, int r, CodedQueries& out) {
   using Q = QueryBlock<F, kInt8>;
-  auto* words = reinterpret_cast<int32_t*>(out.q) + r * CodedQueries::kStride / 2 * Q::kCopies;
-  for (int b = 0; b < head_dim / kGgmlBlock; ++b, x += kGgmlBlock, words += Q::kWords * Q::kCopies) {
+  auto* words = reinterpret_cast<int32_t*>(out.q) + r * CodedQueries::kStride / 2;
+  for (int b = 0; b < head_dim / kGgmlBlock; ++b, x += kGgmlBlock, words += Q::kWords) {
     const float largest = largest_magnitude(x, kGgmlBlock);
     const float inverse = largest > 0.0f ? Q::kLargest / largest : 0.0f;
     const int at = r * CodedQueries::kStartStride + b;
@@ -94,48 +83,8 @@ void code_query_blocks(const float* x, int head_dim, int r, CodedQueries& out) {
 
 // ---- rows ----
 
-// 16 bytes from `word` on of as many rows as fill a vector: row[0], row[4], row[8] …
-template <class F, class DI>
-HWY_INLINE hn::Vec<DI> load_pieces(DI di, const std::byte* const* row, int word) {
-  if constexpr (hn::MaxLanes(DI()) == 4) {
-    return load_words<F>(di, row[0], word);
-  } else {
-    const hn::Half<DI> half;
-    constexpr int kUpper = hn::MaxLanes(DI()) / 2;
-    return hn::Combine(di, load_pieces<F>(half, row + kUpper, word), load_pieces<F>(half, row, word));
-  }
-}
-
-// The words from `word` on of as many keys as a vector has lanes, as unsigned codes: a whole vector of each key where there are
-// as many words, else four at a time.
-template <class F, int kWords, class DI>
-HWY_INLINE void load_key_words(DI di, const std::byte* const* keys, int word, hn::Vec<DI> (&words)[kWords]) {
-  const hn::RepartitionToNarrow<DI> d16;
-  constexpr int kLanes = hn::MaxLanes(DI());
-  constexpr bool kWhole = kWords >= kLanes;
-  for (int first = 0; first < kWords; first += 4) {
-    hn::Vec<decltype(d16)> some[4];
-    for (int i = 0; i < 4; ++i) {
-      const auto now = kWhole ? load_words<F>(di, keys[first % kLanes + i], word + first / kLanes * kLanes)
-                              : load_pieces<F>(di, keys + i, word + first);
-      some[i] = hn::BitCast(d16, now);
-    }
-    transpose_words(d16, some);
-    for (int i = 0; i < 4; ++i) words[first + i] = hn::BitCast(di, some[i]);
-  }
-  if constexpr (kWhole && kLanes > 4) {
-    constexpr int kBlocks = kLanes / 4;
-    for (int i = 0; i < 4; ++i) {
-      hn::Vec<DI> column[kBlocks];
-      for (int rows = 0; rows < kBlocks; ++rows) column[rows] = words[4 * rows + i];
-      transpose_blocks(di, column);
-      for (int rows = 0; rows < kBlocks; ++rows) words[4 * rows + i] = column[rows];
-    }
-  }
-}
-
 // Adds the sums of a query's words q times codes, from `start` on, in steps, to its scores; the first ones are stored.
-template <bool kInt8, int kCopies, int kCount, class DI>
+template <bool kInt8, int kCount, class DI>
 HWY_INLINE void add_scores(DI di, const hn::Vec<DI> (&codes)[kCount], const int32_t* q, int32_t start,
                            hn::Vec<hn::RebindToFloat<DI>> steps, bool first, float* scores) {
   const hn::RebindToFloat<DI> df;
@@ -145,8 +94,8 @@ HWY_INLINE void add_scores(DI di, const hn::Vec<DI> (&codes)[kCount], const int3
   } else {
     hn::Vec<DI> other = hn::Zero(di);  // a second chain of answers that one waits for
     for (int i = 0; i < kCount; i += 2) {
-      sum = add_products_of_word<kCopies>(di, codes[i], q + i * kCopies, sum);
-      other = add_products_of_word<kCopies>(di, codes[i + 1], q + (i + 1) * kCopies, other);
+      sum = add_products_of_pair(di, codes[i], q + i, sum);
+      other = add_products_of_pair(di, codes[i + 1], q + i + 1, other);
     }
     sum = hn::Add(sum, other);
   }
@@ -167,10 +116,11 @@ HWY_NOINLINE void score_block_rows(const std::byte* const* keys, int count, cons
   const auto* const all_words = reinterpret_cast<const int32_t*>(coded.q);
   const int32_t* const starts = coded.start;
   const float* const steps = coded.block_step;
+  const auto load = [](auto d, const std::byte* row, int word) KV_INLINE { return load_words<F>(d, row, word); };
   for (int j = 0; j < count; j += static_cast<int>(hn::Lanes(di))) {
     for (int w = 0; w < words_of(F::kBits, head_dim); w += kWords) {
       hn::Vec<decltype(di)> words[kWords];
-      load_key_words<F>(di, keys + j, w, words);
+      load_key_words(di, keys + j, w, words, load);
       unroll<kWords / Q::kRowWords>([&](auto index) KV_INLINE {
         constexpr int kFirst = decltype(index)::value * Q::kRowWords;
         prefetcher.step();
@@ -182,12 +132,12 @@ HWY_NOINLINE void score_block_rows(const std::byte* const* keys, int count, cons
             codes[kPlane * Q::kRowWords + i] = plane_of<F::kBits, kInt8, kPlane>(di, words[kFirst + i]);
         });
         const auto scale = hn::Load(df, scales.at(b, j));
-        const int32_t* q = all_words + b * Q::kWords * Q::kCopies;
+        const int32_t* q = all_words + b * Q::kWords;
         int of_block = b;
         float* at = scores + j;
-        for (int r = 0; r < queries; ++r, q += CodedQueries::kStride / 2 * Q::kCopies, at += kScoreStride) {
+        for (int r = 0; r < queries; ++r, q += CodedQueries::kStride / 2, at += kScoreStride) {
           const auto step = hn::Mul(scale, hn::Set(df, steps[of_block]));
-          add_scores<kInt8, Q::kCopies>(di, codes, q, starts[of_block], step, b == 0, at);
+          add_scores<kInt8>(di, codes, q, starts[of_block], step, b == 0, at);
           of_block += CodedQueries::kStartStride;
         }
       });
@@ -206,17 +156,13 @@ bool score_blocks_of(const TileSide& side, const Run& run, const CodeWork& work,
   });
   constexpr int kLanes = hn::MaxLanes(hn::ScalableTag<int32_t>());
   const std::byte* scratch[kPaddedRows];
-  const auto score_words = [&](auto words) KV_ATTR {
-    work.prefetcher.begin_part(int64_t{(count + kLanes - 1) / kLanes} * blocks);
+  work.prefetcher.begin_part(int64_t{(count + kLanes - 1) / kLanes} * blocks);
+  with_key_words<kWordsPerBlock<F>>(words_of(F::kBits, work.head_dim), [&](auto words) KV_ATTR {
     score_block_rows<F, kInt8, decltype(words)::value>(
         pad_rows(side.row + run.first, count, scratch), count, scales, work.queries,
         static_cast<int>(work.task.queries), work.head_dim, work.prefetcher, scores);
-    return true;
-  };
-  if constexpr (kLanes == 16) {
-    if (words_of(F::kBits, work.head_dim) % 16 == 0) return score_words(std::integral_constant<int, 16>());
-  }
-  return score_words(std::integral_constant<int, kWordsPerBlock<F>>());
+  });
+  return true;
 }
 
 bool score_blocks(const TileSide& side, const Run& run, const CodeWork& work, float* scores) {

@@ -65,9 +65,7 @@ struct CodedQueries {
 
 // Not initialised.
 struct CodedQueriesScratch {
-  static constexpr int kQueryCodes =
-      8 * CodedQueries::kStride;  // score_block_rows() has each code up to eight times
-  alignas(64) int16_t q[kQueryBlock * kQueryCodes];
+  alignas(64) int16_t q[kQueryBlock * CodedQueries::kStride];
   alignas(64) int32_t start[kQueryBlock * CodedQueries::kStartStride];
   alignas(64) float block_step[kQueryBlock * CodedQueries::kStartStride];
   float step[kQueryBlock];
@@ -75,7 +73,7 @@ struct CodedQueriesScratch {
   float offset[kQueryBlock];
 
   CodedQueries from(int64_t query) {
-    return {.q = q + query * kQueryCodes,
+    return {.q = q + query * CodedQueries::kStride,
             .start = start + query * CodedQueries::kStartStride,
             .step = step + query,
             .start_sum = start_sum + query,
