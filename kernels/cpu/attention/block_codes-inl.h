@@ -51,6 +51,7 @@ template <class F>
 struct AsBytes {
   using Stored = F;
   static constexpr int kBits = Q8_0Format::kBits;
+  static constexpr uint32_t kSignBits = 0;
   static constexpr int element(int head_dim, int word, int slot) {
     return Q8_0Format::element(head_dim, word, slot);
   }
@@ -149,36 +150,6 @@ HWY_INLINE const uint16_t* stored_scales(const std::byte* const* meta, int first
     }
   }
   return reinterpret_cast<const uint16_t*>(scratch);
-}
-
-// A group's scales of blocks first … of rows `meta` [count] -> out [whole_steps(count), blocks of a group], zeros
-// behind. False if a scale is not finite.
-template <class RowBits>
-bool load_group(const std::byte* const* meta, int first, int blocks, int count, float* out) {
-  constexpr int kBlocks = sizeof(RowBits) / sizeof(uint16_t);
-  const hn::CappedTag<float, 16> df;
-  const hn::Rebind<uint16_t, decltype(df)> half;
-  auto probe = hn::Zero(df);
-  for (int j = 0; j < count; j += kRowStep, out += kRowStep * kBlocks) {
-    RowBits scratch[kRowStep];
-    const uint16_t* stored = stored_scales(meta, first, blocks, count, j, scratch);
-    for (int i = 0; i < kRowStep * kBlocks; i += static_cast<int>(hn::Lanes(df))) {
-      const auto scales = widen_half(df, hn::LoadU(half, stored + i));
-      hn::Store(scales, df, out + i);
-      probe = hn::MulAdd(scales, hn::Zero(df), probe);
-    }
-  }
-  return hn::AllTrue(df, hn::Eq(probe, hn::Zero(df)));
-}
-
-// `meta` [count] -> out, zeros behind, up to whole_steps(count). False if one is not finite.
-inline bool load_block_scales(const std::byte* const* meta, int count, int blocks, BlockScales& out) {
-  out.group_blocks = blocks == 2 ? 2 : 4;
-  if (blocks == 2) return load_group<uint32_t>(meta, 0, blocks, count, out.scale);
-  bool finite = true;
-  for (int g = 0; 4 * g < blocks; ++g)
-    finite &= load_group<uint64_t>(meta, 4 * g, blocks, count, out.group(g));
-  return finite;
 }
 
 }  // namespace HWY_NAMESPACE

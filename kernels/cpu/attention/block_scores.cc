@@ -60,7 +60,8 @@ HWY_INLINE int32_t code_block_of(std::false_type /*int8*/, const float* x, float
       };
       const int32_t low = code(p), high = code(p + Q::kPlaneCount);
       sum += low + high;
-      *words++ = static_cast<int32_t>((static_cast<uint32_t>(high) << 16) | (static_cast<uint32_t>(low) & 0xffffu));
+      *words++ =
+          static_cast<int32_t>((static_cast<uint32_t>(high) << 16) | (static_cast<uint32_t>(low) & 0xffffu));
     }
   }
   return sum;
@@ -76,8 +77,7 @@ void code_query_blocks(const float* x, int head_dim, int r, CodedQueries& out) {
     const float inverse = largest > 0.0f ? Q::kLargest / largest : 0.0f;
     const int at = r * CodedQueries::kStartStride + b;
     out.block_step[at] = largest * (1.0f / Q::kLargest);
-    out.start[at] =
-        -kMiddle<F::kBits> * code_block_of<F>(std::bool_constant<kInt8>(), x, inverse, words);
+    out.start[at] = -kMiddle<F::kBits> * code_block_of<F>(std::bool_constant<kInt8>(), x, inverse, words);
   }
 }
 
@@ -116,7 +116,8 @@ HWY_NOINLINE void score_block_rows(const std::byte* const* keys, int count, cons
   const auto* const all_words = reinterpret_cast<const int32_t*>(coded.q);
   const int32_t* const starts = coded.start;
   const float* const steps = coded.block_step;
-  const auto load = [](auto d, const std::byte* row, int word) KV_INLINE { return load_words<F>(d, row, word); };
+  const auto load = [](auto d, const std::byte* row, int word)
+                        KV_INLINE { return load_words<F>(d, row, word); };
   for (int j = 0; j < count; j += static_cast<int>(hn::Lanes(di))) {
     for (int w = 0; w < words_of(F::kBits, head_dim); w += kWords) {
       hn::Vec<decltype(di)> words[kWords];

@@ -1,4 +1,4 @@
-// Products of 8-bit codes: what int8_scores.cc and int8_values.cc share. Private to kernels/cpu; compiled once a target.
+// Products of 8-bit codes, and scales of blocks in columns: what scores and values of codes in blocks share. Private to kernels/cpu; compiled once a target.
 //
 // Four neighbours' products are summed exactly in each 32-bit lane: vpdpbusd where there is VNNI, which multiplies unsigned
 // bytes with signed ones. 4-bit codes lie in two *byte planes*: a block's codes 0 … 15 in low halves of its 16 bytes, 16 … 31 in

@@ -61,8 +61,8 @@ void begin_scores(int count, const CodeWork& work) {
 
 // kRowsTogether rows against queries r … r + kQueries - 1 -> their sums of products.
 template <int kBits, int kWords, int kQueries, class DI, class Words>
-HWY_INLINE void sum_products(DI di, const std::byte* const* keys, const CodedQueries& coded, int r, Words words,
-                             Prefetcher& prefetcher, hn::Vec<DI> (&sums)[kQueries]) {
+HWY_INLINE void sum_products(DI di, const std::byte* const* keys, const CodedQueries& coded, int r,
+                             Words words, Prefetcher& prefetcher, hn::Vec<DI> (&sums)[kQueries]) {
   constexpr int kChains = 4 / kQueries;  // of answers that one waits for
   const hn::RepartitionToNarrow<DI> d16;
   hn::Vec<DI> acc[kQueries][kChains];
@@ -103,8 +103,8 @@ HWY_INLINE void with_row_words(int words, const Call& call) {
   constexpr std::integral_constant<int, 8> eight;
   constexpr bool kWide = hn::MaxLanes(hn::ScalableTag<int32_t>()) == 16;
   if constexpr (kBits < 8) {
-    if (words == 16) return call(sixteen, std::integral_constant<int, kWide ? 16 : 4>());
-    if (words == 8) return call(eight, std::integral_constant<int, kWide ? 8 : 4>());
+    if (words == 16) return call(sixteen, std::integral_constant < int, kWide ? 16 : 4 > ());
+    if (words == 8) return call(eight, std::integral_constant < int, kWide ? 8 : 4 > ());
   }
   with_key_words<4>(words, [&](auto some) KV_ATTR { call(words, some); });
 }

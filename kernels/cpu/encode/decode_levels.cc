@@ -224,17 +224,18 @@ void decode_signs(float each, int head_dim, const std::byte* signs, float* out) 
 
 template <Fp8 F>
 HWY_INLINE void decode_of(MxFormat<MxFp8Element<F>>, const Encoding&, int n, const std::byte* data,
-               const std::byte* meta, float* out) {
+                          const std::byte* meta, float* out) {
   decode_row(Fp8Levels<F>(), BlockScale<32>(kE8m0Values.data(), meta, n, 1.0f), n, data, out);
 }
 
 HWY_INLINE void decode_of(MxFp4Format, const Encoding&, int n, const std::byte* data, const std::byte* meta,
-               float* out) {
-  decode_row(SignedLevels<4>{kE2m1, nullptr}, BlockScale<32>(kE8m0Values.data(), meta, n, 1.0f), n, data, out);
+                          float* out) {
+  decode_row(SignedLevels<4>{kE2m1, nullptr}, BlockScale<32>(kE8m0Values.data(), meta, n, 1.0f), n, data,
+             out);
 }
 
 HWY_INLINE void decode_of(NvFp4Format, const Encoding& e, int n, const std::byte* data, const std::byte* meta,
-               float* out) {
+                          float* out) {
   const BlockScale<16> scale(kE4m3Values.data(), meta + NvFp4Format::scales_at(e), n,
                              NvFp4Format::row_scale(e, meta));
   decode_row(SignedLevels<4>{kE2m1, nullptr}, scale, n, data, out);
@@ -249,7 +250,7 @@ void add_sketch(float each, int n, const std::byte* signs, float* out) {
 }
 
 HWY_INLINE void decode_of(TurboFormat, const Encoding& e, int n, const std::byte* data, const std::byte* meta,
-               float* out) {
+                          float* out) {
   if (n % 64 != 0)
     return TurboFormat::decode(e, n, data, meta, 0, 1, out);  // codes of 2 bits fill no four words
   const float scale = widen_one(meta, 0);
@@ -259,9 +260,7 @@ HWY_INLINE void decode_of(TurboFormat, const Encoding& e, int n, const std::byte
   if (e.bits == 2) decode_row(SignedLevels<2>{levels, nullptr}, RowScale{scale}, n, data, out);
   if (e.bits == 3) decode_row(SignedLevels<2, true>{levels, signs}, RowScale{scale}, n, data, out);
   if (e.bits == 4) decode_row(SignedLevels<4>{levels, nullptr}, RowScale{scale}, n, data, out);
-  if (e.second)
-    add_sketch(widen_one(meta, 1) * kSketchGain, n, data + TurboFormat::sketch_at(e, n),
-               out);
+  if (e.second) add_sketch(widen_one(meta, 1) * kSketchGain, n, data + TurboFormat::sketch_at(e, n), out);
 }
 
 // ---- ggml's blocks ----
@@ -307,7 +306,7 @@ HWY_INLINE void widen_halves(const std::byte* halves, int count, float* out) {
 
 template <Format kFormat, int kBits, bool kHasMin>
 HWY_INLINE void decode_of(GgmlLevels<kFormat, kBits, kHasMin>, const Encoding&, int n, const std::byte* data,
-               const std::byte* meta, float* out) {
+                          const std::byte* meta, float* out) {
   using F = GgmlLevels<kFormat, kBits, kHasMin>;
   constexpr int kNumbers = F::kMetaBytes / 2;
   float scales[kMaxHeadDim / kGgmlBlock * kNumbers];
