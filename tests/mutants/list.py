@@ -29,7 +29,7 @@ LANE, CHANNELS, WORDS = (f"kernels/cuda/attention/{name}.h" for name in ("decode
 TIERED, LEVELS = "variants/placement/tiered.cc", "variants/placement/tier_levels.cc"
 PEERS = "harness/experiments/decode/peer_cells.cc"
 CHARTS = "drawn_data_test"
-INT8_SCORES, INT8_VALUES = "kernels/cpu/attention/int8_scores.cc", "kernels/cpu/attention/int8_values.cc"
+BLOCK_SCORES, BLOCK_WEIGHTS = "kernels/cpu/attention/block_scores.cc", "kernels/cpu/attention/block_weights-inl.h"
 
 MUTANTS = [
     Mutant("harness/claims/check.cc", "s.check->ordering && found.measured_once", "false", "claims_test"),
@@ -257,7 +257,7 @@ MUTANTS = [
     Mutant("kernels/format/nvfp4.cc", "std::bit_cast<float>(largest) / kLargestE2m1", "std::bit_cast<float>(largest) / 4.0f", "microscaling_test"),
     Mutant("kernels/format/turbo.cc", "load<uint16_t>(meta, 1)) * kSketchGain", "load<uint16_t>(meta, 1))", "turbo_test"),
     Mutant("kernels/format/turbo.cc", "std::abs(x) > 0.5f * (level[i] + level[i + 1])", "std::abs(x) > level[i]", "turbo_test"),
-    Mutant("kernels/cpu/encode/decode_levels.cc", "kE4m3Values.data(), meta + NvFp4Format::scales_at(e), 4,", "kE4m3Values.data(), meta + NvFp4Format::scales_at(e), 5,", "decode_levels_test"),
+    Mutant("kernels/cpu/encode/decode_levels.cc", "const BlockScale<16> scale(", "const BlockScale<32> scale(", "decode_levels_test"),
     Mutant("variants/cache/hadamard_rows.cc", "if (v_ == Rotation::kRandom) flip_signs(in.out,", "if (false) flip_signs(in.out,", "contract_test"),
     # Learned codebooks
     Mutant("kernels/format/vq.cc", "left[i] -= words[word * kVqValues + i];", "left[i] -= 0.0f;", "vq_test"),
@@ -283,8 +283,8 @@ MUTANTS = [
     Mutant("harness/peers/serve.py", "os.dup2(2, 1)", "", "cli_peers_test"),
     Mutant("plots/figures/peers.py", '"high": f"{ratio}_ci_high"', '"high": f"{ratio}_p50"', CHARTS),
     # 8-bit arithmetic
-    Mutant(INT8_SCORES, "hn::Set(df, steps[of_block])", "hn::Set(df, steps[0])", "attention_int8_test"),
-    Mutant(INT8_VALUES, "hn::Set(sums, -kMiddle<F::kBits>)", "hn::Set(sums, 1 - kMiddle<F::kBits>)", "attention_int8_test"),
+    Mutant(BLOCK_SCORES, "hn::Set(df, steps[of_block])", "hn::Set(df, steps[0])", "attention_int8_test"),
+    Mutant(BLOCK_WEIGHTS, "hn::Set(sums, -kMiddle<F::kBits>)", "hn::Set(sums, 1 - kMiddle<F::kBits>)", "attention_int8_test"),
     Mutant("kernels/cpu/attention/attention_simd.cc", "(is_int8() ? score_blocks_int8 : score_blocks)", "(score_blocks)", "attention_int8_test"),
     # Selections over tiers
     Mutant("variants/cache/select.cc", "if (known >= streamed_[i]) continue;", "continue;", "selection_tiers_test"),

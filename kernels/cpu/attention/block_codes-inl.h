@@ -51,10 +51,21 @@ template <class F>
 struct AsBytes {
   using Stored = F;
   static constexpr int kBits = Q8_0Format::kBits;
+  static constexpr uint32_t kSignBits = 0;
   static constexpr int element(int head_dim, int word, int slot) {
     return Q8_0Format::element(head_dim, word, slot);
   }
 };
+
+// Calls call(format) with the format of words of codes: those, and integer levels.
+template <class Call>
+HWY_INLINE void visit_block_rows(const Encoding& e, const Call& call) {
+  visit_format(e.format, [&](auto format) KV_ATTR {
+    using F = decltype(format);
+    if constexpr (F::kScaling == Scaling::kBlock && F::kElements == Elements::kCodes) call(format);
+    if constexpr (requires { F::level(0); }) call(AsBytes<F>());
+  });
+}
 
 // Calls call(format, di, pack) with the format of codes in blocks, with vectors of words, and with the rows that a
 // vector holds.
@@ -117,21 +128,6 @@ HWY_INLINE hn::Vec<DI> load_rows(DI di, const std::byte* const* row, int next, i
   }
 }
 
-// Word i of the four in each 128-bit block of rows' words -> words[i], lane j of the block is row j's.
-template <class D16>
-HWY_INLINE void transpose_words(D16 d16, hn::Vec<D16> (&words)[4]) {
-  const hn::RepartitionToWide<D16> di;
-  const hn::RepartitionToWide<decltype(di)> d64;
-  const auto interleave = [&](auto d, auto a, auto b, auto& low, auto& high) KV_INLINE {
-    low = hn::BitCast(d16, hn::InterleaveLower(d, hn::BitCast(d, a), hn::BitCast(d, b)));
-    high = hn::BitCast(d16, hn::InterleaveUpper(d, hn::BitCast(d, a), hn::BitCast(d, b)));
-  };
-  hn::Vec<D16> low[2], high[2];
-  for (int i = 0; i < 2; ++i) interleave(di, words[2 * i], words[2 * i + 1], low[i], high[i]);
-  interleave(d64, low[0], low[1], words[0], words[1]);
-  interleave(d64, high[0], high[1], words[2], words[3]);
-}
-
 // ---- scales ----
 
 // Scales of blocks first … of kRowStep rows from row j of `meta` [count] on, as stored: where they lie in memory, or copied
@@ -154,36 +150,6 @@ HWY_INLINE const uint16_t* stored_scales(const std::byte* const* meta, int first
     }
   }
   return reinterpret_cast<const uint16_t*>(scratch);
-}
-
-// A group's scales of blocks first … of rows `meta` [count] -> out [whole_steps(count), blocks of a group], zeros
-// behind. False if a scale is not finite.
-template <class RowBits>
-bool load_group(const std::byte* const* meta, int first, int blocks, int count, float* out) {
-  constexpr int kBlocks = sizeof(RowBits) / sizeof(uint16_t);
-  const hn::CappedTag<float, 16> df;
-  const hn::Rebind<uint16_t, decltype(df)> half;
-  auto probe = hn::Zero(df);
-  for (int j = 0; j < count; j += kRowStep, out += kRowStep * kBlocks) {
-    RowBits scratch[kRowStep];
-    const uint16_t* stored = stored_scales(meta, first, blocks, count, j, scratch);
-    for (int i = 0; i < kRowStep * kBlocks; i += static_cast<int>(hn::Lanes(df))) {
-      const auto scales = widen_half(df, hn::LoadU(half, stored + i));
-      hn::Store(scales, df, out + i);
-      probe = hn::MulAdd(scales, hn::Zero(df), probe);
-    }
-  }
-  return hn::AllTrue(df, hn::Eq(probe, hn::Zero(df)));
-}
-
-// `meta` [count] -> out, zeros behind, up to whole_steps(count). False if one is not finite.
-inline bool load_block_scales(const std::byte* const* meta, int count, int blocks, BlockScales& out) {
-  out.group_blocks = blocks == 2 ? 2 : 4;
-  if (blocks == 2) return load_group<uint32_t>(meta, 0, blocks, count, out.scale);
-  bool finite = true;
-  for (int g = 0; 4 * g < blocks; ++g)
-    finite &= load_group<uint64_t>(meta, 4 * g, blocks, count, out.group(g));
-  return finite;
 }
 
 }  // namespace HWY_NAMESPACE

@@ -13,94 +13,22 @@
 
 // Highway's one-lane fallback is never picked (isa.cc): our own scalar path serves there.
 #if HWY_TARGET != HWY_SCALAR
-#include "kernels/cpu/attention/block_codes-inl.h"
+#include "kernels/cpu/attention/block_weights-inl.h"
 #include "kernels/cpu/attention/row_kernels-inl.h"
-#include "kernels/cpu/lane_sums-inl.h"
 
 KV_BEFORE_NAMESPACE();
 namespace kv::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// ---- weights ----
-
-// Probabilities p [kQueries, count], kScoreStride apart, times their rows' scales -> to [groups, numbers / lanes,
-// queries, lanes]; `top` gets the largest magnitudes, lane by lane.
-template <int kQueries, class DF>
-HWY_INLINE void scale_weights(DF df, const float* p, const BlockScales& scales, int count, int blocks,
-                              hn::Vec<DF> (&top)[kQueries], float* to) {
-  const hn::RebindToSigned<DF> di;
-  const int lanes = static_cast<int>(hn::Lanes(df));
-  const int group_blocks = scales.group_blocks, shift = group_blocks / 2;  // its logarithm
-  const int numbers = whole_steps(count) * group_blocks;                   // in a group
-  // From a row's lane to those of its blocks.
-  const auto spread = hn::IndicesFromVec(df, hn::ShiftRightSame(hn::Iota(di, 0), shift));
-  for (int r = 0; r < kQueries; ++r) top[r] = hn::Zero(df);
-  for (int g = 0; g * group_blocks < blocks; ++g) {
-    for (int i = 0; i < numbers; i += lanes) {
-      const auto scale = hn::Load(df, scales.group(g) + i);
-      for (int r = 0; r < kQueries; ++r, to += lanes) {
-        const auto rows = load_valid(df, p + r * kScoreStride, i >> shift, count);
-        const auto product = hn::Mul(hn::TableLookupLanes(rows, spread), scale);
-        hn::Store(product, df, to);
-        top[r] = hn::Max(top[r], hn::Abs(product));
-      }
-    }
-  }
+// The index of the number that each lane of the words from `word` on needs, among those of four blocks or of two rows.
+template <class F, int kPack, class D>
+HWY_INLINE auto blocks_of_words(D d, int word) {
+  const hn::RebindToSigned<D> di;
+  auto block = hn::ShiftRight<kBlockShift<F>>(hn::Add(hn::Iota(di, 0), hn::Set(di, word)));
+  if constexpr (kPack == 2) block = hn::Add(block, hn::And(block, hn::Set(di, 2)));  // of two blocks a row
+  return hn::IndicesFromVec(d, hn::And(block, hn::Set(di, 4 * kPack - 1)));
 }
-
-// Those weights -> out.
-template <class F, int kQueries>
-HWY_INLINE void code_block_weights(const float* p, const BlockScales& scales, int count, int blocks,
-                                   BlockWeights& out) {
-  const hn::CappedTag<float, 16> df;
-  const hn::RebindToSigned<decltype(df)> di;
-  const hn::RepartitionToNarrow<decltype(di)> d16;
-  const hn::CappedTag<int32_t, 4> four;
-  const int lanes = static_cast<int>(hn::Lanes(df));
-  const int group_blocks = scales.group_blocks, numbers = whole_steps(count) * group_blocks;
-  HWY_ALIGN float weight[kTileRows * kMaxBlocks * kQueries];
-  hn::Vec<decltype(df)> top[kQueries], inverse[kQueries];
-  scale_weights<kQueries>(df, p, scales, count, blocks, top, weight);
-  for (int r = 0; r < kQueries; ++r) {
-    const float largest = hn::GetLane(hn::MaxOfLanes(df, top[r]));
-    inverse[r] = hn::Set(df, largest > 0.0f ? kLargestWeightCode / largest : 0.0f);
-    out.step[r] = largest * (1.0f / kLargestWeightCode);
-  }
-  out.group_blocks = group_blocks;
-  const float* from = weight;
-  for (int g = 0; g * group_blocks < blocks; ++g) {
-    hn::Vec<decltype(di)> sum[kQueries];
-    for (int r = 0; r < kQueries; ++r) sum[r] = hn::Zero(di);
-    for (int i = 0; i < numbers / 2; i += 16, from += 16 * kQueries) {
-      for (int part = 0; part < 16; part += lanes) {
-        for (int r = 0; r < kQueries; ++r, from += lanes) {
-          const auto codes = pair_up(di, rounded_bits(df, hn::Load(df, from), inverse[r]),
-                                     rounded_bits(df, hn::Load(df, from + 16 * kQueries), inverse[r]));
-          const int at = g * BlockWeights::kPairs * group_blocks + i + part;
-          hn::Store(codes, di, out.pair + r * BlockWeights::kStride + at);
-          sum[r] = add_products(di, hn::BitCast(d16, codes), hn::Set(d16, 1), sum[r]);
-        }
-      }
-    }
-    for (int r = 0; r < kQueries; ++r) {
-      auto all = sum_of_blocks(di, sum[r]);
-      if (group_blocks == 2) all = hn::Add(all, hn::Shuffle1032(all));
-      hn::StoreU(hn::Mul(all, hn::Set(four, -kMiddle<F::kBits>)), four,
-                 out.start + r * kMaxBlocks + g * group_blocks);
-    }
-  }
-}
-
-// The index of the number that each lane of the words from `word` on needs, among those of a group or of two
-// rows.
-template <class F, int kPack, class DI>
-HWY_INLINE auto blocks_of_words(DI di, int word, int group_blocks) {
-  const auto block = hn::ShiftRight<kBlockShift<F>>(hn::Add(hn::Iota(di, 0), hn::Set(di, word)));
-  return hn::IndicesFromVec(di, hn::And(block, hn::Set(di, kPack * group_blocks - 1)));
-}
-
-// ---- values ----
 
 // The sums of the kPack rows of a vector.
 template <int kPack, class DI>
@@ -117,26 +45,26 @@ HWY_INLINE auto join_rows([[maybe_unused]] DI di, hn::Vec<DI> v) {
 // queries. Exact.
 template <class F, int kPack, int kFirst, int kCount, int kQueries, class DI>
 HWY_INLINE void sum_block_slots(DI di, const std::byte* const* rows, int pairs, int w,
-                                const BlockWeights& weights, Prefetcher& prefetcher,
+                                const BlockWeights<2>& weights, Prefetcher& prefetcher,
                                 hn::Vec<DI> (&acc)[kQueries][kCount]) {
   const hn::RepartitionToNarrow<DI> d16;
-  const int group_blocks = weights.group_blocks, apart = 16 / group_blocks;
-  const int block = w / kWordsPerBlock<F> & -group_blocks;  // the group's first
-  const int32_t *pair = weights.pair + block * BlockWeights::kPairs, *first = weights.start + block;
-  const auto blocks = blocks_of_words<F, kPack>(di, w, group_blocks);
+  const int block = w / kWordsPerBlock<F> & -4;  // the first of four
+  const int32_t *pair = weights.word + block * weights.kWords, *first = weights.start + block;
+  const auto blocks = blocks_of_words<F, kPack>(di, w);
   for (int r = 0; r < kQueries; ++r, first += kMaxBlocks) {
-    auto start = hn::TableLookupLanes(hn::LoadDup128(di, first), blocks);
+    auto start = hn::TableLookupLanes(kPack == 1 ? hn::LoadDup128(di, first) : hn::LoadU(di, first), blocks);
     if constexpr (kPack == 2) start = hn::IfThenElseZero(hn::FirstN(di, hn::Lanes(di) / 2), start);
     for (auto& x : acc[r]) x = start;
   }
-  for (int i = 0; i < pairs; i += kPack, pair += kPack * group_blocks) {
+  for (int i = 0; i < pairs; i += kPack, pair += kPack * 4) {
     prefetcher.step();
-    const std::byte* const* first_row = rows + i + (i & -apart);
+    const std::byte* const* first_row = rows + weights.row(i);
     const auto joined = join_halves(di, load_rows<F, kPack>(di, first_row, 1, w),
-                                    load_rows<F, kPack>(di, first_row + apart, 1, w));
+                                    load_rows<F, kPack>(di, first_row + weights.kApart, 1, w));
     hn::Vec<decltype(d16)> weight[kQueries];
     for (int r = 0; r < kQueries; ++r) {
-      const auto some = hn::LoadDup128(di, pair + r * BlockWeights::kStride);
+      const int32_t* some_pairs = pair + r * weights.kStride;
+      const auto some = kPack == 1 ? hn::LoadDup128(di, some_pairs) : hn::LoadU(di, some_pairs);
       weight[r] = hn::BitCast(d16, hn::TableLookupLanes(some, blocks));
     }
     unroll<kCount>([&](auto index) KV_INLINE {
@@ -169,8 +97,8 @@ HWY_INLINE void add_in_order(DF df, const float (&sums)[kSlotCount][kLanes], int
 // Adds the rows' weighted values to sum [kQueries, head_dim].
 template <class F, int kPack, int kQueries, class DI>
 HWY_NOINLINE void add_block_values(DI di, const std::byte* const* rows, int pairs,
-                                   const BlockWeights& weights, int head_dim, Prefetcher& shared_prefetcher,
-                                   float* sum) {
+                                   const BlockWeights<2>& weights, int head_dim,
+                                   Prefetcher& shared_prefetcher, float* sum) {
   const typename OneRow<DI, kPack>::Tag row;
   const hn::RebindToFloat<decltype(row)> df;
   constexpr int kCount = kSlots<F::kBits>, kPass = kSlotsAtOnce<F::kBits, DI, kQueries>;
@@ -182,7 +110,8 @@ HWY_NOINLINE void add_block_values(DI di, const std::byte* const* rows, int pair
       hn::Vec<DI> acc[kQueries][kPass];
       sum_block_slots<F, kPack, kFirst, kPass, kQueries>(di, rows, pairs, w, weights, prefetcher, acc);
       for (int r = 0; r < kQueries; ++r) {
-        const auto step = hn::Set(df, weights.step[r]);
+        const float* steps = weights.step + r * kMaxBlocks + (w / kWordsPerBlock<F> & -4);
+        const auto step = hn::TableLookupLanes(hn::LoadDup128(df, steps), blocks_of_words<F, 1>(df, w));
         for (int slot = 0; slot < kPass; ++slot) {
           const auto exact = hn::ConvertTo(df, join_rows<kPack>(di, acc[r][slot]));
           hn::Store(hn::Mul(exact, step), df, sums[r][kFirst + slot]);
@@ -198,10 +127,11 @@ template <class F, int kPack, class DI>
 bool add_blocks_of(DI di, const TileSide& side, const Run& run, const CodeWork& work, const float* p) {
   CodeScratch& s = work.scratch;
   const int blocks = work.head_dim / kGgmlBlock, words = words_of(F::kBits, work.head_dim);
-  if (!load_block_scales(side.meta + run.first, run.count, blocks, s.blocks)) return false;
+  if (!load_scale_columns(side.meta + run.first, run.count, blocks, true, s.columns)) return false;
   const std::byte* scratch[kPaddedRows];
-  const std::byte* const* rows = pad_rows(side.row + run.first, run.count, scratch);
-  const int queries = static_cast<int>(work.task.queries), pairs = whole_steps(run.count) / 2;
+  const std::byte* const* rows = pad_rows(side.row + run.first, run.count, scratch, kTileRows);
+  const int queries = static_cast<int>(work.task.queries);
+  const int pairs = run.count > kTileRows / 2 ? kTileRows / 2 : kTileRows / 4;
   int64_t steps = 0;
   for_query_blocks(queries, [&](auto some, int) KV_ATTR {
     steps += value_steps<F::kBits, kPack, decltype(some)::value>(di, pairs, words);
@@ -209,7 +139,7 @@ bool add_blocks_of(DI di, const TileSide& side, const Run& run, const CodeWork& 
   work.prefetcher.begin_part(steps);
   for_query_blocks(queries, [&](auto some, int r) KV_ATTR {
     constexpr int kQueries = decltype(some)::value;
-    code_block_weights<F, kQueries>(p + r * kScoreStride, s.blocks, run.count, blocks, s.block_weights);
+    code_block_weights<F, kQueries>(p + r * kScoreStride, s.columns, run.count, blocks, s.block_weights);
     add_block_values<F, kPack, kQueries>(di, rows, pairs, s.block_weights, work.head_dim, work.prefetcher,
                                          work.task.sum + int64_t{r} * work.head_dim);
   });

@@ -1,4 +1,4 @@
-// Products of 8-bit codes: what int8_scores.cc and int8_values.cc share. Private to kernels/cpu; compiled once a target.
+// Products of 8-bit codes, and scales of blocks in columns: what scores and values of codes in blocks share. Private to kernels/cpu; compiled once a target.
 //
 // Four neighbours' products are summed exactly in each 32-bit lane: vpdpbusd where there is VNNI, which multiplies unsigned
 // bytes with signed ones. 4-bit codes lie in two *byte planes*: a block's codes 0 … 15 in low halves of its 16 bytes, 16 … 31 in
@@ -13,6 +13,7 @@
 #include <hwy/highway.h>
 
 #include "kernels/cpu/attention/block_codes-inl.h"
+#include "kernels/cpu/attention/key_lanes-inl.h"
 
 KV_BEFORE_NAMESPACE();
 namespace kv::cpu {
@@ -51,29 +52,6 @@ HWY_INLINE hn::Vec<DI> add_quad_products_of_word([[maybe_unused]] DI di, hn::Vec
   return add_quad_products(di, a, hn::Set(di, *b), sum);
 }
 
-// Four vectors' 128-bit blocks, of which each vector has a row -> their columns, one after another.
-template <class DI>
-HWY_INLINE void transpose_blocks(DI di, hn::Vec<DI> (&v)[4]) {
-  const hn::Vec<DI> a = v[0], b = v[1], c = v[2], d = v[3];
-  if constexpr (hn::MaxLanes(DI()) == 8) {
-    v[0] = hn::ConcatLowerLower(di, b, a);
-    v[1] = hn::ConcatLowerLower(di, d, c);
-    v[2] = hn::ConcatUpperUpper(di, b, a);
-    v[3] = hn::ConcatUpperUpper(di, d, c);
-  }
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
-  if constexpr (hn::MaxLanes(DI()) == 16) {
-    const auto ab = _mm512_shuffle_i32x4(a.raw, b.raw, 0x44), cd = _mm512_shuffle_i32x4(c.raw, d.raw, 0x44);
-    const auto ab_upper = _mm512_shuffle_i32x4(a.raw, b.raw, 0xee);
-    const auto cd_upper = _mm512_shuffle_i32x4(c.raw, d.raw, 0xee);
-    v[0].raw = _mm512_shuffle_i32x4(ab, cd, 0x88);
-    v[1].raw = _mm512_shuffle_i32x4(ab, cd, 0xdd);
-    v[2].raw = _mm512_shuffle_i32x4(ab_upper, cd_upper, 0x88);
-    v[3].raw = _mm512_shuffle_i32x4(ab_upper, cd_upper, 0xdd);
-  }
-#endif
-}
-
 template <int kBits>
 constexpr int kBytePlanes = 8 / kBits;
 
@@ -87,6 +65,14 @@ HWY_INLINE hn::Vec<DI> byte_plane(DI di, hn::Vec<DI> words) {
     const auto shifted = hn::ShiftRight<kBits * kPlane>(hn::BitCast(du, words));
     return hn::BitCast(di, hn::And(shifted, hn::Set(du, 0x0f0f0f0fu)));
   }
+}
+
+// Plane kPlane of words: bytes, or 16-bit lanes.
+template <int kBits, bool kBytes, int kPlane, class DI>
+HWY_INLINE hn::Vec<DI> plane_of(DI di, hn::Vec<DI> words) {
+  if constexpr (kBytes) return byte_plane<kBits, kPlane>(di, words);
+  const hn::RepartitionToNarrow<DI> d16;
+  return hn::BitCast(di, plane<kBits, kPlane>(d16, hn::BitCast(d16, words)));
 }
 
 // ---- scales ----

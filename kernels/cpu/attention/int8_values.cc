@@ -17,9 +17,8 @@
 
 // Highway's one-lane fallback is never picked (isa.cc): our own scalar path serves there.
 #if HWY_TARGET != HWY_SCALAR
-#include "kernels/cpu/attention/int8_codes-inl.h"
+#include "kernels/cpu/attention/block_weights-inl.h"
 #include "kernels/cpu/attention/row_kernels-inl.h"
-#include "kernels/cpu/lane_sums-inl.h"
 
 KV_BEFORE_NAMESPACE();
 namespace kv::cpu {
@@ -27,108 +26,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <class F>
-constexpr bool kSignedCodes = F::kSignBits != 0;
-
-// ---- weights ----
-
-template <class F>
-constexpr float kLargestInt8Weight = kSignedCodes<F> ? 255.0f : 127.0f;
-
-// The largest lane of each of four vectors.
-template <class DF>
-HWY_INLINE auto largest_of_four(DF df, hn::Vec<DF> (&v)[4]) {
-  const auto max = [](auto x, auto y) KV_ATTR { return hn::Max(x, y); };
-  const auto join = [&](auto self, auto d, auto x) KV_INLINE {
-    if constexpr (hn::MaxLanes(decltype(d)()) <= 4) {
-      return x;
-    } else {
-      const hn::Half<decltype(d)> half;
-      return self(self, half, hn::Max(hn::LowerHalf(half, x), hn::UpperHalf(half, x)));
-    }
-  };
-  return join(join, df, join_four(df, v[0], v[1], v[2], v[3], max));
-}
-
-// The weights of blocks first … first + 3 are probabilities p [kTileRows] of one query times scales.
-struct WeightBlocks {
-  const float *p, *scale;
-  WeightBlocks(const float* probabilities, const ScaleColumns& scales, int first)
-      : p(probabilities), scale(scales.at(first, 0)) {}
-  template <class DF>
-  HWY_INLINE hn::Vec<DF> weight(DF df, int block, int row) const {
-    return hn::Mul(hn::Load(df, p + row), hn::Load(df, scale + block * kTileRows + row));
-  }
-};
-
-// Their steps, and what makes codes of them.
-template <class F>
-HWY_INLINE void find_steps(const WeightBlocks& blocks, float* step, float* inverse) {
-  const hn::CappedTag<float, 16> df;
-  const hn::CappedTag<float, 4> four;
-  constexpr float kLargest = kLargestInt8Weight<F>;
-  hn::Vec<decltype(df)> top[4] = {hn::Zero(df), hn::Zero(df), hn::Zero(df), hn::Zero(df)};
-  for (int row = 0; row < kTileRows; row += static_cast<int>(hn::Lanes(df))) {
-    for (int b = 0; b < 4; ++b) {
-      const auto weight = blocks.weight(df, b, row);
-      top[b] = hn::Max(top[b], kSignedCodes<F> ? weight : hn::Abs(weight));
-    }
-  }
-  const auto largest = largest_of_four(df, top);
-  const auto positive = hn::Gt(largest, hn::Zero(four));
-  hn::StoreU(hn::IfThenElseZero(positive, hn::Div(hn::Set(four, kLargest), largest)), four, inverse);
-  hn::StoreU(hn::Mul(largest, hn::Set(four, 1.0f / kLargest)), four, step);
-}
-
-// Their quads, and starts.
-template <class F>
-HWY_INLINE void code_four_blocks(const WeightBlocks& blocks, const float* inverse, int32_t* quad,
-                                 int32_t* start) {
-  const hn::CappedTag<float, 16> df;
-  const hn::RebindToSigned<decltype(df)> di;
-  constexpr int kQuads = Int8Weights::kQuads;
-  const int lanes = static_cast<int>(hn::Lanes(df));
-  hn::Vec<decltype(di)> sum[4] = {hn::Zero(di), hn::Zero(di), hn::Zero(di), hn::Zero(di)};
-  for (int i = 0; i < kQuads; i += lanes) {
-    hn::Vec<decltype(di)> word[4];
-    for (int b = 0; b < 4; ++b) {
-      const auto code = [&](int k) KV_INLINE {
-        return rounded_bits(df, blocks.weight(df, b, k * kQuads + i), hn::Set(df, inverse[b]));
-      };
-      word[b] = code(3);
-      for (int k = 2; k >= 0; --k) word[b] = hn::OrAnd(hn::ShiftLeft<8>(word[b]), code(k), hn::Set(di, 0xff));
-      if constexpr (!kSignedCodes<F>)
-        sum[b] = add_quad_products(di, hn::Set(di, 0x01010101), word[b], sum[b]);
-    }
-    hn::StoreInterleaved4(word[0], word[1], word[2], word[3], di, quad + 4 * i);
-  }
-  if constexpr (!kSignedCodes<F>) {
-    const hn::CappedTag<int32_t, 4> sums;
-    const auto codes = sums_of_four(di, sum[0], sum[1], sum[2], sum[3]);
-    hn::StoreU(hn::Mul(codes, hn::Set(sums, -kMiddle<F::kBits>)), sums, start);
-  }
-}
-
-// Probabilities p [kQueries, count], kScoreStride apart, to which zeros are added, times scales -> weights. Steps of all
-// queries come first: the chain of answers that one waits for overlaps with the others'.
-template <class F, int kQueries>
-HWY_INLINE void code_int8_weights(const float* p, const ScaleColumns& scales, int count, int blocks,
-                                  Int8Weights& out) {
-  const hn::CappedTag<float, 16> df;
-  HWY_ALIGN float rows[kQueries][kTileRows], inverse[kQueries][4];
-  for (int r = 0; r < kQueries; ++r) {
-    for (int i = 0; i < kTileRows; i += static_cast<int>(hn::Lanes(df)))
-      hn::Store(load_valid(df, p + r * kScoreStride, i, count), df, rows[r] + i);
-  }
-  for (int b = 0; b < blocks; b += 4) {
-    for (int r = 0; r < kQueries; ++r)
-      find_steps<F>(WeightBlocks(rows[r], scales, b), out.step + r * kMaxBlocks + b, inverse[r]);
-    for (int r = 0; r < kQueries; ++r) {
-      code_four_blocks<F>(WeightBlocks(rows[r], scales, b), inverse[r],
-                          out.quad + r * Int8Weights::kStride + b * Int8Weights::kQuads,
-                          out.start + r * kMaxBlocks + b);
-    }
-  }
-}
+constexpr bool kSignedCodes = kUnsignedWeights<F, 4>;
 
 // ---- values ----
 
@@ -153,11 +51,11 @@ HWY_INLINE void transpose_bytes(DI di, hn::Vec<DI> (&rows)[4]) {
 
 // Byte plane kPlane of the words from `w` on, of all quads of rows under the weights of kQueries queries. Exact.
 template <class F, int kPlane, int kQueries, class DI>
-HWY_INLINE void sum_quads(DI di, const std::byte* const* rows, int w, const Int8Weights& weights,
+HWY_INLINE void sum_quads(DI di, const std::byte* const* rows, int w, const BlockWeights<4>& weights,
                           Prefetcher& prefetcher, hn::Vec<DI> (&acc)[kQueries][4]) {
-  constexpr int kQuads = Int8Weights::kQuads;
+  constexpr int kQuads = BlockWeights<4>::kWords;
   const int group = w / kWordsPerBlock<F> & -4;  // its first block
-  const int32_t *quad = weights.quad + group * kQuads, *first = weights.start + group;
+  const int32_t *quad = weights.word + group * kQuads, *first = weights.start + group;
   const auto block = hn::ShiftRight<kBlockShift<F>>(hn::Add(hn::Iota(di, 0), hn::Set(di, w)));
   const auto blocks = hn::IndicesFromVec(di, hn::And(block, hn::Set(di, 3)));
   for (int r = 0; r < kQueries; ++r, first += kMaxBlocks) {
@@ -175,7 +73,7 @@ HWY_INLINE void sum_quads(DI di, const std::byte* const* rows, int w, const Int8
     transpose_bytes(di, codes);
     unroll<kQueries>([&](auto query) KV_INLINE {
       constexpr int kQuery = decltype(query)::value;
-      const auto some = hn::LoadDup128(di, quad + kQuery * Int8Weights::kStride);
+      const auto some = hn::LoadDup128(di, quad + kQuery * BlockWeights<4>::kStride);
       const auto weight = hn::TableLookupLanes(some, blocks);
       unroll<4>([&](auto index) KV_INLINE {
         constexpr int kIndex = decltype(index)::value;
@@ -204,7 +102,7 @@ HWY_INLINE void add_quad_sums(DI di, hn::Vec<DI> (&acc)[4], int w, const float* 
 
 // Adds the rows' weighted values to sum [kQueries, head_dim].
 template <class F, int kQueries, class DI>
-HWY_NOINLINE void add_int8_values(DI di, const std::byte* const* rows, const Int8Weights& weights,
+HWY_NOINLINE void add_int8_values(DI di, const std::byte* const* rows, const BlockWeights<4>& weights,
                                   int head_dim, Prefetcher& shared_prefetcher, float* sum) {
   Prefetcher prefetcher = shared_prefetcher;  // a local one can live in registers
   for (int w = 0; w < words_of(F::kBits, head_dim); w += static_cast<int>(hn::Lanes(di))) {
@@ -228,10 +126,10 @@ bool add_int8_of(DI di, const TileSide& side, const Run& run, const CodeWork& wo
   const std::byte* const* rows = pad_rows(side.row + run.first, count, scratch, kTileRows);
   const int queries = static_cast<int>(work.task.queries);
   const int vectors = words / static_cast<int>(hn::Lanes(di)) * kBytePlanes<F::kBits>;
-  work.prefetcher.begin_part(int64_t{query_blocks(queries)} * Int8Weights::kQuads * vectors);
+  work.prefetcher.begin_part(int64_t{query_blocks(queries)} * BlockWeights<4>::kWords * vectors);
   for_query_blocks(queries, [&](auto some, int r) KV_ATTR {
     constexpr int kQueries = decltype(some)::value;
-    code_int8_weights<F, kQueries>(p + r * kScoreStride, s.columns, count, blocks, s.int8_weights);
+    code_block_weights<F, kQueries>(p + r * kScoreStride, s.columns, count, blocks, s.int8_weights);
     add_int8_values<F, kQueries>(di, rows, s.int8_weights, work.head_dim, work.prefetcher,
                                  work.task.sum + int64_t{r} * work.head_dim);
   });

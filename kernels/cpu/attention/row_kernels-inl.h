@@ -5,7 +5,7 @@
 //   token_scores.cc, token_values.cc       codes with a scale a row
 //   channel_scores.cc                      codes with a scale a channel; such values are decoded instead
 //   block_scores.cc, block_values.cc       codes with a scale a block: q8_0, q4_0, and integer levels
-//   int8_scores.cc, int8_values.cc         the same with queries and weights of 8 bits
+//   int8_values.cc                         the same with weights of 8 bits; with such queries, block_scores.cc
 #if defined(KV_ROW_KERNELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KV_ROW_KERNELS_INL_H_
 #undef KV_ROW_KERNELS_INL_H_

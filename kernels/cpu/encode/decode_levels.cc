@@ -10,18 +10,24 @@
 #ifndef KV_LEVEL_TABLES  // this file is compiled once a target
 #define KV_LEVEL_TABLES
 namespace kv::cpu {
-// Eight magnitudes, twice, so that vectors of any width can be loaded.
+// Eight magnitudes, twice, so that vectors of any width can be loaded; and what the lowest four bits of a lane stand for, if a
+// code's sign is the bit `sign` (0: none, signs lie apart) and its magnitude the bits below, of two in that case.
 struct Magnitudes {
   alignas(64) float twice[16];
+  alignas(64) float signed_levels[16];
 };
-static constexpr Magnitudes repeated(const float (&eight)[8]) {
+static constexpr Magnitudes repeated(const float (&eight)[8], int sign) {
   Magnitudes all{};
-  for (int i = 0; i < 16; ++i) all.twice[i] = eight[i % 8];
+  const int mask = sign == 0 ? 3 : sign - 1;
+  for (int i = 0; i < 16; ++i) {
+    all.twice[i] = eight[i % 8];
+    all.signed_levels[i] = i & sign ? -eight[i & mask] : eight[i & mask];
+  }
   return all;
 }
-static constexpr Magnitudes kE2m1 = repeated(kE2m1Magnitudes);
-static constexpr Magnitudes kTurbo[] = {repeated(kTurboLevels[0]), repeated(kTurboLevels[1]),
-                                        repeated(kTurboLevels[2]), repeated(kTurboLevels[3])};
+static constexpr Magnitudes kE2m1 = repeated(kE2m1Magnitudes, 8);
+static constexpr Magnitudes kTurbo[] = {repeated(kTurboLevels[0], 2), repeated(kTurboLevels[1], 2),
+                                        repeated(kTurboLevels[2], 0), repeated(kTurboLevels[3], 8)};
 
 // The value of a stored scale.
 template <class Value>
@@ -54,12 +60,13 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // The scale of an element: of its block, by a table of what a stored scale is, times that of its row; or of its row.
+template <int kElements>
 struct BlockScale {
-  const float* values;  // [256]
-  const std::byte* stored;
-  int shift;  // the logarithm of a block's elements
-  float row;
-  float of(int i) const { return values[static_cast<uint8_t>(stored[i >> shift])] * row; }
+  float scale[kMaxHeadDim / kElements];
+  HWY_INLINE BlockScale(const float* values, const std::byte* stored, int n, float row) {
+    for (int b = 0; b < n / kElements; ++b) scale[b] = values[static_cast<uint8_t>(stored[b])] * row;
+  }
+  HWY_INLINE float of(int i) const { return scale[i / kElements]; }
 };
 struct RowScale {
   float row;
@@ -109,10 +116,21 @@ struct SignedLevels {
     D d;
     Table<D> table;
     const std::byte* signs;
-    template <class V>
-    HWY_INLINE hn::Vec<D> operator()(V words, [[maybe_unused]] int i) const {
+    const Magnitudes& magnitudes;
+    template <int kSlot, class V>
+    HWY_INLINE hn::Vec<D> decode(V all, [[maybe_unused]] int i) const {
       const hn::RebindToUnsigned<D> du;
       const hn::RebindToSigned<D> di;
+      const auto words = hn::ShiftRight<kSlot * kWidth>(all);
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+      if constexpr (hn::MaxLanes(D()) == 16) {  // a look-up that minds four bits
+        const auto levels = hn::Load(d, magnitudes.signed_levels);
+        const hn::Vec<D> level{_mm512_permutexvar_ps(words.raw, levels.raw)};
+        if constexpr (!kApart) return level;
+        const auto* bits = reinterpret_cast<const uint8_t*>(signs + i / 8);
+        return hn::IfThenElse(hn::LoadMaskBits(d, bits), hn::Neg(level), level);
+      }
+#endif
       const auto mask = hn::Set(du, (1u << (kApart ? kWidth : kWidth - 1)) - 1u);
       const auto magnitude = table.at(hn::BitCast(di, hn::And(words, mask)));
       auto sign = hn::And(hn::ShiftLeft<32 - kWidth>(words), hn::Set(du, 0x80000000u));
@@ -122,7 +140,7 @@ struct SignedLevels {
   };
   template <class D>
   Decoder<D> decoder(D d) const {
-    return {d, Table<D>(d, magnitudes), signs};
+    return {d, Table<D>(d, magnitudes), signs, magnitudes};
   }
 };
 
@@ -134,13 +152,15 @@ struct Fp8Levels {
   template <class D>
   struct Decoder {
     D d;
-    template <class V>
-    HWY_INLINE hn::Vec<D> operator()(V words, int) const {
-      const hn::RebindToUnsigned<D> du;
+    template <int kSlot, class V>
+    HWY_INLINE hn::Vec<D> decode(V all, int) const {
+      const hn::RebindToSigned<D> di;
       constexpr float kFactor = F.mantissa_bits == 3 ? 0x1p120f : 0x1p112f;
-      const auto magnitude = hn::ShiftLeft<23 - F.mantissa_bits>(hn::And(words, hn::Set(du, 0x7fu)));
-      const auto sign = hn::And(hn::ShiftLeft<24>(words), hn::Set(du, 0x80000000u));
-      return hn::Mul(hn::BitCast(d, hn::Or(magnitude, sign)), hn::Set(d, kFactor));
+      constexpr int kShift = 1 + F.mantissa_bits;  // from the highest byte; copies of the sign follow it
+      constexpr auto kMask = static_cast<int32_t>(0x80000000u | 0x7fu << (23 - F.mantissa_bits));
+      const auto top = hn::BitCast(di, hn::ShiftLeft<24 - 8 * kSlot>(all));
+      const auto number = hn::And(hn::ShiftRight<kShift>(top), hn::Set(di, kMask));
+      return hn::Mul(hn::BitCast(d, number), hn::Set(d, kFactor));
     }
   };
   template <class D>
@@ -149,32 +169,49 @@ struct Fp8Levels {
   }
 };
 
-template <class D, class Levels, class Scale>
-HWY_INLINE void decode_words(D d, const Levels& levels, const Scale& of_elements, int words,
-                             const std::byte* data, float* out) {
-  const Scale scale = of_elements;  // a local one can live in registers
+// kTogether slots of the words fill a vector.
+template <int kTogether, class D, class Levels, class Scale>
+HWY_INLINE void decode_words(D d, const Levels& levels, const Scale& scale, int words, const std::byte* data,
+                             float* out) {
   const hn::RebindToUnsigned<D> du;
-  const auto decode = levels.decoder(d);
+  const auto decoder = levels.decoder(d);
   for (int w = 0; w < words; w += static_cast<int>(hn::Lanes(d))) {
-    const auto some = hn::LoadU(du, reinterpret_cast<const uint32_t*>(data) + w);
-    unroll<32 / Levels::kBits>([&](auto slot) KV_INLINE {
-      constexpr int kSlot = decltype(slot)::value;
+    const auto* from = reinterpret_cast<const uint32_t*>(data) + w;
+    hn::Vec<decltype(du)> some;
+    if constexpr (kTogether == 1) {
+      some = hn::LoadU(du, from);
+    } else {  // the upper half is a slot ahead
+      const hn::Half<decltype(du)> half;
+      const auto all = hn::LoadU(half, from);
+      some = hn::Combine(du, hn::ShiftRight<Levels::kBits>(all), all);
+    }
+    unroll<32 / Levels::kBits / kTogether>([&](auto index) KV_INLINE {
+      constexpr int kSlot = decltype(index)::value * kTogether;
       const int i = kSlot * words + w;
-      const auto x = decode(hn::ShiftRight<kSlot * Levels::kBits>(some), i);
+      const auto x = decoder.template decode<kSlot>(some, i);
       hn::StoreU(hn::Mul(x, hn::Set(d, scale.of(i))), d, out + i);
     });
   }
 }
 
 template <class Levels, class Scale>
-HWY_NOINLINE void decode_row(const Levels& levels, const Scale& scale, int head_dim, const std::byte* data,
-                             float* out) {
+HWY_INLINE void decode_row(const Levels& levels, const Scale& scale, int head_dim, const std::byte* data,
+                           float* out) {
   const int words = head_dim * Levels::kBits / 32;
-  const auto decode = [&](auto d) KV_ATTR { decode_words(d, levels, scale, words, data, out); };
   const hn::CappedTag<float, 16> full;
-  if (words % static_cast<int>(hn::Lanes(full)) == 0) return decode(full);
-  if (words % 8 == 0) return decode(hn::CappedTag<float, 8>());
-  decode(hn::CappedTag<float, 4>());
+  constexpr int kLanes = hn::MaxLanes(full);
+  if (words % kLanes == 0) return decode_words<1>(full, levels, scale, words, data, out);
+  if constexpr (kLanes == 16) {
+    if (words == 8) return decode_words<2>(full, levels, scale, words, data, out);
+  }
+  if (words % 8 == 0) return decode_words<1>(hn::CappedTag<float, 8>(), levels, scale, words, data, out);
+  decode_words<1>(hn::CappedTag<float, 4>(), levels, scale, words, data, out);
+}
+
+// A stored f16 number.
+HWY_INLINE float widen_one(const std::byte* meta, int i) {
+  const hn::CappedTag<float, 4> d;
+  return hn::GetLane(widen_half(d, hn::Set(hn::Rebind<uint16_t, decltype(d)>(), load<uint16_t>(meta, i))));
 }
 
 // `each` with the signs of a plane.
@@ -186,20 +223,21 @@ void decode_signs(float each, int head_dim, const std::byte* signs, float* out) 
 }
 
 template <Fp8 F>
-void decode_of(MxFormat<MxFp8Element<F>>, const Encoding&, int n, const std::byte* data,
-               const std::byte* meta, float* out) {
-  decode_row(Fp8Levels<F>(), BlockScale{kE8m0Values.data(), meta, 5, 1.0f}, n, data, out);
+HWY_INLINE void decode_of(MxFormat<MxFp8Element<F>>, const Encoding&, int n, const std::byte* data,
+                          const std::byte* meta, float* out) {
+  decode_row(Fp8Levels<F>(), BlockScale<32>(kE8m0Values.data(), meta, n, 1.0f), n, data, out);
 }
 
-void decode_of(MxFp4Format, const Encoding&, int n, const std::byte* data, const std::byte* meta,
-               float* out) {
-  decode_row(SignedLevels<4>{kE2m1, nullptr}, BlockScale{kE8m0Values.data(), meta, 5, 1.0f}, n, data, out);
+HWY_INLINE void decode_of(MxFp4Format, const Encoding&, int n, const std::byte* data, const std::byte* meta,
+                          float* out) {
+  decode_row(SignedLevels<4>{kE2m1, nullptr}, BlockScale<32>(kE8m0Values.data(), meta, n, 1.0f), n, data,
+             out);
 }
 
-void decode_of(NvFp4Format, const Encoding& e, int n, const std::byte* data, const std::byte* meta,
-               float* out) {
-  const BlockScale scale{kE4m3Values.data(), meta + NvFp4Format::scales_at(e), 4,
-                         NvFp4Format::row_scale(e, meta)};
+HWY_INLINE void decode_of(NvFp4Format, const Encoding& e, int n, const std::byte* data, const std::byte* meta,
+                          float* out) {
+  const BlockScale<16> scale(kE4m3Values.data(), meta + NvFp4Format::scales_at(e), n,
+                             NvFp4Format::row_scale(e, meta));
   decode_row(SignedLevels<4>{kE2m1, nullptr}, scale, n, data, out);
 }
 
@@ -211,20 +249,18 @@ void add_sketch(float each, int n, const std::byte* signs, float* out) {
     out[i] += std::bit_cast<float>(std::bit_cast<uint32_t>(sketched[i]) ^ kSketchFlips[i]);
 }
 
-void decode_of(TurboFormat, const Encoding& e, int n, const std::byte* data, const std::byte* meta,
-               float* out) {
+HWY_INLINE void decode_of(TurboFormat, const Encoding& e, int n, const std::byte* data, const std::byte* meta,
+                          float* out) {
   if (n % 64 != 0)
     return TurboFormat::decode(e, n, data, meta, 0, 1, out);  // codes of 2 bits fill no four words
-  const float scale = f16_to_f32(load<uint16_t>(meta, 0));
+  const float scale = widen_one(meta, 0);
   const Magnitudes& levels = kTurbo[e.bits - 1];
   const std::byte* signs = data + TurboFormat::signs_at(e, n);
   if (e.bits == 1) decode_signs(levels.twice[0] * scale, n, signs, out);
   if (e.bits == 2) decode_row(SignedLevels<2>{levels, nullptr}, RowScale{scale}, n, data, out);
   if (e.bits == 3) decode_row(SignedLevels<2, true>{levels, signs}, RowScale{scale}, n, data, out);
   if (e.bits == 4) decode_row(SignedLevels<4>{levels, nullptr}, RowScale{scale}, n, data, out);
-  if (e.second)
-    add_sketch(f16_to_f32(load<uint16_t>(meta, 1)) * kSketchGain, n, data + TurboFormat::sketch_at(e, n),
-               out);
+  if (e.second) add_sketch(widen_one(meta, 1) * kSketchGain, n, data + TurboFormat::sketch_at(e, n), out);
 }
 
 // A row is a sum of words, eight floats each, which need no code of their own.
@@ -274,8 +310,8 @@ HWY_INLINE void widen_halves(const std::byte* halves, int count, float* out) {
 }
 
 template <Format kFormat, int kBits, bool kHasMin>
-void decode_of(GgmlLevels<kFormat, kBits, kHasMin>, const Encoding&, int n, const std::byte* data,
-               const std::byte* meta, float* out) {
+HWY_INLINE void decode_of(GgmlLevels<kFormat, kBits, kHasMin>, const Encoding&, int n, const std::byte* data,
+                          const std::byte* meta, float* out) {
   using F = GgmlLevels<kFormat, kBits, kHasMin>;
   constexpr int kNumbers = F::kMetaBytes / 2;
   float scales[kMaxHeadDim / kGgmlBlock * kNumbers];
@@ -291,8 +327,12 @@ void decode_of(GgmlLevels<kFormat, kBits, kHasMin>, const Encoding&, int n, cons
 void decode_levels(const Encoding& e, int head_dim, const std::byte* const* data,
                    const std::byte* const* meta, int count, float* out) {
   visit_format(LevelFormats(), e.format, [&](auto format) KV_ATTR {
-    for (int i = 0; i < count; ++i)
-      decode_of(format, e, head_dim, data[i], meta[i], out + int64_t{i} * head_dim);
+    const auto rows = [&](auto n) KV_INLINE {
+      for (int i = 0; i < count; ++i) decode_of(format, e, n, data[i], meta[i], out + int64_t{i} * n);
+    };
+    if (head_dim == 128) return rows(std::integral_constant<int, 128>());  // loops without a loop in them
+    if (head_dim == 64) return rows(std::integral_constant<int, 64>());
+    rows(head_dim);
   });
 }
 
