@@ -1,4 +1,13 @@
-// Scores of rows of interleaved codes: queries as codes, and sums of products. Keys lie in lanes (key_lanes-inl.h).
+// Scores of rows of interleaved codes: queries as codes, and sums of products.
+//
+// A vector holds the same 128 bits of as many rows as it has blocks of 128 bits, whatever a row's length, and meets
+// those 128 bits of a query in all its blocks. Four such vectors are worked on together (AVX-512: 16 rows), so that
+// the sums within their blocks come out in the order of the rows, with no sum across a whole vector:
+//
+//   vector 0     row 12 | row 8 | row 4 | row 0        its lanes' sums  ->  lane 0 of each block
+//   vector 1     row 13 | row 9 | row 5 | row 1                             lane 1
+//   vector 2     row 14 | row 10| row 6 | row 2                             lane 2
+//   vector 3     row 15 | row 11| row 7 | row 3                             lane 3
 //
 // A query's codes lie as [planes, words] pairs of 16 bits: pair (p, w) has what meets plane p of word w.
 //
@@ -13,8 +22,8 @@
 #include <hwy/highway.h>
 
 #include "kernels/cpu/attention/interleaved_codes-inl.h"
-#include "kernels/cpu/attention/key_lanes-inl.h"
 #include "kernels/cpu/attributes-inl.h"
+#include "kernels/cpu/lane_sums-inl.h"
 
 KV_BEFORE_NAMESPACE();
 namespace kv::cpu {
@@ -59,54 +68,69 @@ void begin_scores(int count, const CodeWork& work) {
                              query_blocks(static_cast<int>(work.task.queries)));
 }
 
-// kRowsTogether rows against queries r … r + kQueries - 1 -> their sums of products.
-template <int kBits, int kWords, int kQueries, class DI, class Words>
-HWY_INLINE void sum_products(DI di, const std::byte* const* keys, const CodedQueries& coded, int r,
-                             Words words, Prefetcher& prefetcher, hn::Vec<DI> (&sums)[kQueries]) {
-  constexpr int kChains = 4 / kQueries;  // of answers that one waits for
+// kRowsTogether rows of whole vectors against query r -> their sums of products. Row-contiguous: four rows at a time,
+// a whole vector of each, which is about the order of memory.
+template <int kBits, class DI>
+HWY_INLINE hn::Vec<DI> sum_contiguous(DI di, const std::byte* const* keys, const CodedQueries& coded, int r,
+                                      int words, Prefetcher& prefetcher) {
   const hn::RepartitionToNarrow<DI> d16;
-  hn::Vec<DI> acc[kQueries][kChains];
+  constexpr int kLanes = kRowsTogether<DI>;
+  const int16_t* q = coded.q + r * CodedQueries::kStride;
+  hn::Vec<DI> of_four[kLanes / 4];
+  for (auto& sums : of_four) {
+    hn::Vec<DI> acc[4];
+    for (auto& x : acc) x = hn::Zero(di);
+    for (int w = 0; w < words; w += kLanes) {
+      prefetcher.step();
+      for (int i = 0; i < 4; ++i) {
+        const auto row = hn::BitCast(d16, hn::LoadU(di, reinterpret_cast<const int32_t*>(keys[i]) + w));
+        unroll<kPlanes<kBits>>([&](auto index) KV_INLINE {
+          constexpr int kPlane = decltype(index)::value;
+          const auto query = hn::LoadU(d16, q + 2 * (kPlane * words + w));
+          acc[i] = add_products(di, plane<kBits, kPlane>(d16, row), query, acc[i]);
+        });
+      }
+    }
+    sums = sums_in_blocks(di, acc[0], acc[1], acc[2], acc[3]);
+    keys += 4;
+  }
+  return join_sums<kLanes / 4>(di, of_four);
+}
+
+// kRowsTogether rows against queries r … r + kQueries - 1 -> their sums of products.
+template <int kBits, int kQueries, class DI>
+HWY_INLINE void sum_products(DI di, const std::byte* const* keys, const CodedQueries& coded, int r, int words,
+                             Prefetcher& prefetcher, hn::Vec<DI> (&sums)[kQueries]) {
+  if constexpr (kQueries == 1) {
+    if (words % kRowsTogether<DI> == 0) {
+      sums[0] = sum_contiguous<kBits>(di, keys, coded, r, words, prefetcher);
+      return;
+    }
+  }
+  const hn::RepartitionToNarrow<DI> d16;
+  hn::Vec<DI> acc[kQueries][4];
   for (auto& query : acc) {
     for (auto& x : query) x = hn::Zero(di);
   }
-  const auto load = [](auto d, const std::byte* row, int word)
-                        KV_INLINE { return hn::LoadU(d, reinterpret_cast<const int32_t*>(row) + word); };
-  const auto* q = reinterpret_cast<const int32_t*>(coded.q + r * CodedQueries::kStride);
-  for (int w = 0; w < words; w += kWords, q += kWords) {
-    hn::Vec<DI> now[kWords];
-    load_key_words(di, keys, w, now, load);
-    unroll<kWords>([&](auto word) KV_INLINE {
-      constexpr int kWord = decltype(word)::value;
-      if constexpr (kWord % 4 == 0) prefetcher.step();
-      unroll<kPlanes<kBits>>([&](auto index) KV_INLINE {
-        constexpr int kPlane = decltype(index)::value;
-        const auto codes = hn::BitCast(di, plane<kBits, kPlane>(d16, hn::BitCast(d16, now[kWord])));
-        for (int i = 0; i < kQueries; ++i) {
-          auto& sum = acc[i][kPlane % kChains];
-          sum = add_products_of_pair(di, codes, q + kPlane * words + kWord + i * (CodedQueries::kStride / 2),
-                                     sum);
-        }
-      });
+  const auto* q = reinterpret_cast<const std::byte*>(coded.q + r * CodedQueries::kStride);
+  const int64_t plane_bytes = int64_t{words} * 4;
+  for (int w = 0; w < words; w += 4, q += 16) {
+    prefetcher.step();
+    hn::Vec<decltype(d16)> row[4];
+    for (int i = 0; i < 4; ++i) row[i] = hn::BitCast(d16, load_row_interleaved<4>(di, keys + i, 4 * w));
+    unroll<kPlanes<kBits>>([&](auto index) KV_INLINE {
+      constexpr int kPlane = decltype(index)::value;
+      hn::Vec<decltype(d16)> query[kQueries];
+      for (int i = 0; i < kQueries; ++i)
+        query[i] =
+            hn::BitCast(d16, broadcast_128(di, q + kPlane * plane_bytes + i * CodedQueries::kStride * 2));
+      for (int g = 0; g < 4; ++g) {
+        const auto codes = plane<kBits, kPlane>(d16, row[g]);
+        for (int i = 0; i < kQueries; ++i) acc[i][g] = add_products(di, codes, query[i], acc[i][g]);
+      }
     });
   }
-  for (int i = 0; i < kQueries; ++i) {
-    sums[i] = acc[i][0];
-    for (int chain = 1; chain < kChains; ++chain) sums[i] = hn::Add(sums[i], acc[i][chain]);
-  }
-}
-
-// Calls call(words, some) with the words of a row, a constant where many planes would need many addresses, and with how many are
-// loaded at once.
-template <int kBits, class Call>
-HWY_INLINE void with_row_words(int words, const Call& call) {
-  constexpr std::integral_constant<int, 16> sixteen;
-  constexpr std::integral_constant<int, 8> eight;
-  constexpr bool kWide = hn::MaxLanes(hn::ScalableTag<int32_t>()) == 16;
-  if constexpr (kBits < 8) {
-    if (words == 16) return call(sixteen, std::integral_constant < int, kWide ? 16 : 4 > ());
-    if (words == 8) return call(eight, std::integral_constant < int, kWide ? 8 : 4 > ());
-  }
-  with_key_words<4>(words, [&](auto some) KV_ATTR { call(words, some); });
+  for (int i = 0; i < kQueries; ++i) sums[i] = sums_in_blocks(di, acc[i][0], acc[i][1], acc[i][2], acc[i][3]);
 }
 
 // Scores of queries r … r + kQueries - 1 of `count` keys: finish(query, j, sums) of the sums of products of the rows
@@ -117,14 +141,13 @@ HWY_INLINE void score_rows(const std::byte* const* keys, int count, const CodeWo
   const hn::ScalableTag<int32_t> di;
   const hn::RebindToFloat<decltype(di)> df;
   Prefetcher prefetcher = work.prefetcher;  // a local one can live in registers
-  with_row_words<kBits>(words_of(kBits, work.head_dim), [&](auto words, auto some) KV_ATTR {
-    for (int j = 0; j < count; j += kRowsTogether<decltype(di)>) {
-      hn::Vec<decltype(di)> sums[kQueries];
-      sum_products<kBits, decltype(some)::value>(di, keys + j, work.queries, r, words, prefetcher, sums);
-      for (int i = 0; i < kQueries; ++i)
-        hn::StoreU(finish(r + i, j, sums[i]), df, scores + (r + i) * kScoreStride + j);
-    }
-  });
+  const int words = words_of(kBits, work.head_dim);
+  for (int j = 0; j < count; j += kRowsTogether<decltype(di)>) {
+    hn::Vec<decltype(di)> sums[kQueries];
+    sum_products<kBits, kQueries>(di, keys + j, work.queries, r, words, prefetcher, sums);
+    for (int i = 0; i < kQueries; ++i)
+      hn::StoreU(finish(r + i, j, sums[i]), df, scores + (r + i) * kScoreStride + j);
+  }
   work.prefetcher = prefetcher;
 }
 
