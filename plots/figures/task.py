@@ -113,12 +113,17 @@ def who_forgets(rows: pl.DataFrame) -> str:
 
 
 def fewest_bytes(rows: pl.DataFrame) -> str:
-    """The smallest cache that is nowhere found to answer worse, of those that were measured wherever others were."""
-    kept = rows.group_by("spec").agg(
-        pl.col("held_bytes_per_token").mean(), (pl.col("verdict") == "worse").any().alias("worse"), pl.len().alias("places")
+    """The smallest cache not found to answer worse anywhere, where most caches were asked."""
+    asked = rows.group_by("task", "asked").len().sort("len", "task", "asked", descending=[True, False, False]).row(0, named=True)
+    there = rows.filter(pl.col("task") == asked["task"], pl.col("asked") == asked["asked"])
+    kept = there.group_by("spec").agg(
+        pl.col("held_bytes_per_token").mean(), (pl.col("verdict") == "worse").any().alias("worse"), pl.len().alias("places"),
+        pl.col("right", "full_right", "batch").sum(),
     )  # fmt: skip
     as_well = kept.filter(~pl.col("worse"), pl.col("places") == pl.col("places").max()).sort("held_bytes_per_token", "spec")
     if as_well.is_empty():
-        return "Every cache answers worse than the full f32 cache at some depth"
+        return f"Every cache answers worse than the full f32 cache somewhere ({asked['asked']})"
     best = as_well.row(0, named=True)
-    return f"{short(best['spec'])} has the fewest bytes a token, {bytes_text(best['held_bytes_per_token'])}, of the caches not found to answer worse"
+    return (f"{short(best['spec'])} has the fewest bytes a token, {bytes_text(best['held_bytes_per_token'])}, of the caches "
+            f"not found to answer worse: {best['right']:.0f}/{best['batch']:.0f} beside {best['full_right']:.0f}/{best['batch']:.0f} "
+            f"({asked['asked']})")
