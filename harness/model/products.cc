@@ -36,8 +36,8 @@ bool has_isa(dnnl_cpu_isa_t isa) {
   return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & needed) == needed;
 }
 
-// The kernel for AVX2 sums six rows of x in another order than those that are left over.
-int64_t rows_together() { return has_isa(dnnl_cpu_isa_avx512_core) ? 1 : 6; }
+// The kernel for AVX2 sums six or twelve rows of x, as weights go, in another order than those that are left over.
+int64_t rows_together() { return has_isa(dnnl_cpu_isa_avx512_core) ? 1 : 12; }
 
 void multiply_whole(const float* x, int64_t n, const float* weights, int64_t rows, int64_t cols, float* y,
                     int64_t y_stride) {
