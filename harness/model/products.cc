@@ -37,7 +37,7 @@ bool has_isa(dnnl_cpu_isa_t isa) {
 }
 
 // The kernel for AVX2 sums six or twelve rows of x, as weights go, in another order than those that are left over.
-int64_t rows_together() { return has_isa(dnnl_cpu_isa_avx512_core) ? 1 : 12; }
+int64_t rows_together(int64_t /*n*/) { return has_isa(dnnl_cpu_isa_avx512_core) ? 1 : 12; }
 
 void multiply_whole(const float* x, int64_t n, const float* weights, int64_t rows, int64_t cols, float* y,
                     int64_t y_stride) {
@@ -79,7 +79,7 @@ std::string product_library() {
 namespace {
 
 // Eigen sums four rows of x in another order than those that are left over.
-int64_t rows_together() { return 4; }
+int64_t rows_together(int64_t n) { return n > 4 ? 4 : 1; }
 
 void multiply_whole(const float* x, int64_t n, const float* weights, int64_t rows, int64_t cols, float* y,
                     int64_t y_stride) {
@@ -107,8 +107,8 @@ std::string product_library() {
 
 void multiply(const float* x, int64_t n, const float* weights, int64_t rows, int64_t cols, float* y,
               int64_t y_stride) {
-  const int64_t together = rows_together(), whole = (n + together - 1) / together * together;
-  if (n == 1 || n == whole) return multiply_whole(x, n, weights, rows, cols, y, y_stride);
+  const int64_t together = rows_together(n), whole = (n + together - 1) / together * together;
+  if (n == whole) return multiply_whole(x, n, weights, rows, cols, y, y_stride);
   std::vector<float> padded(static_cast<size_t>(whole * cols)), sums(static_cast<size_t>(whole * rows));
   std::copy_n(x, n * cols, padded.data());
   multiply_whole(padded.data(), whole, weights, rows, cols, sums.data(), rows);

@@ -9,7 +9,7 @@
 namespace kv {
 namespace {
 
-// Of N(0,1) the mean magnitude, and that of what the first codebook leaves.
+// The mean magnitude of N(0,1), and that of what the first codebook leaves.
 constexpr float kMagnitudes[kVqMostBits] = {0.797884561f, 0.4826f};
 
 using SharedBooks = std::array<std::array<float, kVqBookFloats>, kVqMostBits>;

@@ -29,7 +29,7 @@ void HostStorage::store(std::span<const NewRows> rows) {
   for (const NewRows& in : rows) in.residual ? store_through_residual(in) : store_slots(in);
 }
 
-// Where heads are placed one by one, the placement's layers count heads.
+// A placement of single heads counts them as layers.
 HeadTables HostStorage::tables_of(const NewRows& in, int head) const {
   if (!context_.codec.learned()) return {};
   const int at = in.layer * static_cast<int>(in.heads.size()) + head;

@@ -18,7 +18,7 @@ constexpr int64_t kMostTokens = 96;
 // From so many rows on a product's sums do not depend on their number (harness/model/products.h). The logits' product has
 // fewer.
 constexpr int64_t kLeastRows = 16;
-constexpr double kRounding = 5e-5;  // a few last bits of logits above 100
+constexpr double kRounding = 1e-5;
 
 const model::Model& ragged_model() {
   static const test::TempFile file(
