@@ -19,13 +19,15 @@ HOME = Path(__file__).resolve().parents[2]
 HAS_DATA = (HOME.parent / "shared" / "data").is_dir()
 HAS_SOURCES = (HOME.parent / "shared" / "sources").is_dir()
 CPU = Path("/proc/cpuinfo")
-HAS_AVX512 = CPU.exists() and "avx512" in CPU.read_text()
+FEATURES = CPU.read_text() if CPU.exists() else ""
+HAS_AVX512 = "avx512" in FEATURES
 
 # A reason, and whether it can be true here.
 EXPECTED = [
     (r"the scalar path is not tiled", True),
     (r"no vector path on this machine", False),
     (r"no kernels for AVX-512", not HAS_AVX512),
+    (r"multiplies f32 alone", "avx512_bf16" not in FEATURES),
     (r"KVLAB_DATA|no models|real data", not HAS_DATA),
     (r"the sources are not here", not HAS_SOURCES),
     (r"the synthetic run has no cells for it", True),
