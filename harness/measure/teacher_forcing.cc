@@ -13,6 +13,11 @@
 namespace kv::measure {
 namespace {
 
+// Readings of a step, whose logits take a row for each scored token and reading.
+int64_t side_by_side(int64_t readings, int64_t scored) {
+  return std::clamp<int64_t>(model::kRowsSideBySide / std::max<int64_t>(scored, 1), 1, readings);
+}
+
 // One step: tokens [first, first + n) of every sequence.
 class Step {
  public:
@@ -25,8 +30,7 @@ class Step {
 
   // All readings that go on, of which the first is the reference.
   void read(std::span<Reading* const> readings) {
-    const auto rows = std::max<size_t>(ids_.size(), 1);
-    const size_t most = std::max<size_t>(1, static_cast<size_t>(kRowsSideBySide) / rows);
+    const auto most = static_cast<size_t>(side_by_side(std::ssize(readings), std::ssize(scored_)));
     for (size_t begin = 0; begin < readings.size(); begin += most)
       read_side_by_side(readings.subspan(begin, std::min(most, readings.size() - begin)), begin == 0);
   }
@@ -37,19 +41,19 @@ class Step {
   void read_side_by_side(std::span<Reading* const> readings, bool with_reference) {
     std::vector<model::CachedModel*> models;
     for (Reading* r : readings) models.push_back(&r->decoder);
-    std::vector<float> logits;
+    model::CachedModel::Together step;
     try {
-      logits = model::CachedModel::step_together(models, ids_, n_, scored_);
+      step = model::CachedModel::step_together(models, ids_, n_, scored_);
     } catch (...) {
       if (with_reference || !models.front()->failure()) throw;
       return;  // all have failed
     }
     if (with_reference && models.front()->failure()) std::rethrow_exception(models.front()->failure());
     if (scored_.empty()) return;
-    const auto count = std::ssize(scored_), vocab = std::ssize(logits) / (count * std::ssize(readings));
+    const auto count = std::ssize(scored_), vocab = int64_t{readings.front()->decoder.vocab_size()};
     const auto logits_of = [&](int64_t row) {
-      return std::span<const float>(logits).subspan(static_cast<size_t>(row * vocab),
-                                                    static_cast<size_t>(vocab));
+      return std::span<const float>(step.logits)
+          .subspan(static_cast<size_t>(row * vocab), static_cast<size_t>(vocab));
     };
     if (with_reference) {
       reference_.resize(scored_.size());
@@ -57,17 +61,20 @@ class Step {
       for (int64_t row = 0; row < count; ++row)
         reference_[static_cast<size_t>(row)] = distribution_of(logits_of(row));
     }
+    const auto of_group = [&](int64_t row, const Prediction& prediction) {
+      const int64_t at = scored_[static_cast<size_t>(row % count)];
+      for (size_t r = 0; r < readings.size(); ++r) {
+        if (step.group[r] == row / count)
+          readings[r]->predictions[static_cast<size_t>(at / n_ * passages_.length + position(at))] =
+              prediction;
+      }
+    };
 #pragma omp parallel for schedule(dynamic, 1)
-    for (int64_t row = 0; row < count * std::ssize(readings); ++row)
-      record(*readings[static_cast<size_t>(row / count)], row % count, logits_of(row));
-  }
-
-  void record(Reading& reading, int64_t row, std::span<const float> logits) const {
-    if (reading.decoder.failure()) return;
-    const int64_t at = scored_[static_cast<size_t>(row)], sequence = at / n_;
-    reading.predictions[static_cast<size_t>(sequence * passages_.length + position(at))] =
-        compare_predictions(logits, reference_[static_cast<size_t>(row)],
-                            passages_.id(static_cast<int>(sequence), position(at) + 1));
+    for (int64_t row = 0; row < std::ssize(step.logits) / vocab; ++row) {
+      const int64_t at = scored_[static_cast<size_t>(row % count)];
+      of_group(row, compare_predictions(logits_of(row), reference_[static_cast<size_t>(row % count)],
+                                        passages_.id(static_cast<int>(at / n_), position(at) + 1)));
+    }
   }
 
   const Passages& passages_;
@@ -98,17 +105,20 @@ int64_t step_bytes(const model::ModelConfig& config, const StepSchedule& schedul
                    int64_t readings) {
   // In floating point: a config may ask for absurdly many.
   const double sequences = passages.sequences, length = static_cast<double>(passages.length),
-               prompt = std::min(static_cast<double>(schedule.prompt), length),
-               step = std::min(static_cast<double>(schedule.step), length),
-               scored = std::max(step, prompt - static_cast<double>(passages.first));
-  const auto side_by_side = [&](double rows) {
-    return std::max(rows, std::min(rows * static_cast<double>(readings + 1), double{kRowsSideBySide}));
+               side = config.head_dim() * (config.q_heads + 2.0 * config.kv_heads),
+               a_row = 5.0 * config.dim + 5.0 * side, a_block = 4.0 * config.dim + 4.0 * config.hidden_dim;
+  const auto bytes_of = [&](double tokens, double scored) {
+    const double models = static_cast<double>(
+        side_by_side(readings + 1, static_cast<int64_t>(std::min(sequences * scored, 1e9))));
+    const double rows = models * sequences * tokens, block = std::min(rows, 2.0 * model::kRowsSideBySide);
+    return (rows * a_row + block * a_block + models * sequences * scored * config.vocab_size) *
+               sizeof(float) +
+           sequences * scored * config.vocab_size * 2 * sizeof(double);
   };
-  const double activations = 8.0 * config.dim + 4.0 * config.hidden_dim +
-                             4.0 * config.head_dim() * (config.q_heads + 2 * config.kv_heads);
-  const double bytes = side_by_side(sequences * std::max(prompt, step)) * activations * sizeof(float) +
-                       side_by_side(sequences * scored) * config.vocab_size * sizeof(float) +
-                       sequences * scored * config.vocab_size * 2 * sizeof(double);
+  const double prompt = std::min(static_cast<double>(schedule.prompt), length),
+               step = std::min(static_cast<double>(schedule.step), length),
+               bytes = std::max(bytes_of(prompt, std::max(0.0, prompt - static_cast<double>(passages.first))),
+                                bytes_of(step, step));
   return static_cast<int64_t>(std::min(bytes, 1e18));
 }
 

@@ -2,8 +2,9 @@
 // full f32 cache at the same position.
 //
 // All caches of a group take a step before any takes the next. They read the same tokens with the same weights, so their
-// rows lie side by side in the model's products, and weights are read once a step. Attention and caches are each one's own;
-// threads share out the caches. A reference distribution is compared and discarded, however long the text is.
+// rows lie side by side in the model's products, and weights are read once a step. Caches whose answers have the same bits
+// share rows and logits: a prompt that ten policies attend to as a whole is multiplied once. Attention and caches are each
+// one's own; threads share out the caches. A reference distribution is compared and discarded, however long the text is.
 #pragma once
 
 #include <cstdint>
@@ -39,11 +40,8 @@ struct StepSchedule {
   int64_t tokens(int64_t first) const { return first == 0 && prompt > 0 ? prompt : step; }
 };
 
-// Rows of a product beyond which more of them side by side gain nothing. Steps of more caches are several, one after
-// another, of at most so many rows or of one cache.
-inline constexpr int64_t kRowsSideBySide = 512;
-
 // Bytes that a step of `readings` caches beside the reference needs at most for its logits, distributions and activations.
+// Steps with more than model::kRowsSideBySide logits are several, one after another, of at most so many or of one cache.
 int64_t step_bytes(const model::ModelConfig& config, const StepSchedule& schedule, const Passages& passages,
                    int64_t readings);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <stdexcept>
 
 #include "harness/model/codebooks.h"
@@ -24,6 +25,43 @@ class Seconds {
  private:
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
+
+// Models, by index, whose caches have answered alike in this step, so that a row a token serves all of them.
+using Alike = std::vector<size_t>;
+
+// Divides groups by their models' answers, each [heads, each, values], and empty where the cache failed. Sets `out` to
+// [heads, groups * each, values], and returns which of the rows before each row goes on from.
+std::vector<int64_t> part(std::span<const std::vector<float>> answers, int64_t heads, int64_t each,
+                          std::vector<Alike>& groups, std::vector<float>& out) {
+  std::vector<Alike> parted;
+  std::vector<int64_t> from;
+  for (int64_t group = 0; group < std::ssize(groups); ++group) {
+    const auto begin = std::ssize(parted);
+    for (const size_t m : groups[static_cast<size_t>(group)]) {
+      const std::vector<float>& own = answers[m];
+      if (own.empty()) continue;
+      const auto same = std::find_if(parted.begin() + begin, parted.end(), [&](const Alike& a) {
+        return std::memcmp(answers[a.front()].data(), own.data(), own.size() * sizeof(float)) == 0;
+      });
+      if (same != parted.end()) {
+        same->push_back(m);
+        continue;
+      }
+      parted.push_back({m});
+      for (int64_t i = 0; i < each; ++i) from.push_back(group * each + i);
+    }
+  }
+  groups = std::move(parted);
+  const auto a_head = std::ssize(answers[groups.front().front()]) / heads,
+             stride = a_head * std::ssize(groups);
+  out.resize(static_cast<size_t>(heads * stride));
+  float* to = out.data();
+  for (int64_t h = 0; h < heads; ++h) {
+    for (const Alike& group : groups)
+      to = std::copy_n(answers[group.front()].data() + h * a_head, a_head, to);
+  }
+  return from;
+}
 
 }  // namespace
 
@@ -84,50 +122,83 @@ std::vector<float> CachedModel::prompt(std::span<const int> ids, int64_t n) {
 
 std::vector<float> CachedModel::step(std::span<const int> ids, int64_t n, Model::Wanted wanted) {
   CachedModel* const alone = this;
-  return step_together({&alone, 1}, ids, n, wanted);
+  return step_together({&alone, 1}, ids, n, wanted).logits;
 }
 
-std::vector<float> CachedModel::step_together(std::span<CachedModel* const> models, std::span<const int> ids,
-                                              int64_t n, Model::Wanted wanted) {
+CachedModel::Together CachedModel::step_together(std::span<CachedModel* const> models,
+                                                 std::span<const int> ids, int64_t n, Model::Wanted wanted) {
   const Seconds whole;
-  const CachedModel& first = *models.front();
-  const ModelConfig& config = first.model_.config();
-  const auto each = std::ssize(ids), all = each * std::ssize(models);
+  const Model& model = models.front()->model_;
+  const ModelConfig& config = model.config();
+  const auto each = std::ssize(ids);
+  std::vector<Alike> groups;
   std::vector<int> tokens;
   std::vector<int64_t> positions, logits_of;
   std::vector<Rotary> rotary;
-  for (const CachedModel* m : models) {
+  for (size_t at = 0; at < models.size(); ++at) {
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const Alike& group) {
+      return models[group.front()]->rotary_ == models[at]->rotary_;
+    });
+    if (same != groups.end()) {
+      same->push_back(at);
+      continue;
+    }
+    groups.push_back({at});
     if (wanted) {
-      for (const int64_t at : *wanted) logits_of.push_back(std::ssize(tokens) + at);
+      for (const int64_t one : *wanted) logits_of.push_back(std::ssize(tokens) + one);
     }
     tokens.insert(tokens.end(), ids.begin(), ids.end());
-    rotary.insert(rotary.end(), ids.size(), m->rotary_);
-    for (int64_t i = 0; i < each; ++i) positions.push_back(first.tokens_ + i % n);
+    rotary.insert(rotary.end(), ids.size(), models[at]->rotary_);
+    for (int64_t i = 0; i < each; ++i) positions.push_back(models.front()->tokens_ + i % n);
   }
+
   double in_caches = 0;
-  std::vector<float> logits = first.model_.forward(
-      tokens, positions,
-      [&](int layer, int64_t, const float* q, const float* k, const float* v, float* out) {
-        in_caches += each_alone(models, [&](CachedModel& m, int64_t at) {
-          const int64_t from = at * each * config.head_dim();
-          m.attend(layer, n, all, q + from, k + from, v + from, out + from);
-        });
-      },
-      rotary, wanted ? Model::Wanted(logits_of) : std::nullopt,
-      [&](int layer, int64_t, const float* projected, float* out) {
-        const LayerWeights& weights = first.model_.weights().layers[static_cast<size_t>(layer)];
-        in_caches += each_alone(models, [&](CachedModel& m, int64_t at) {
-          m.recur(layer, n, projected + at * each * projected_values(config.linear),
-                  out + at * each * weights.recurrent_out.cols());
-        });
-      });
+  std::vector<std::vector<float>> answers(models.size());
+  // Calls work(model, first of its rows, its answer) for each model, whose answer has `values` values.
+  const auto answer = [&](int64_t heads, int64_t values, std::vector<float>& out, const auto& work) {
+    std::vector<int64_t> first(models.size());
+    for (size_t group = 0; group < groups.size(); ++group) {
+      for (const size_t m : groups[group]) first[m] = static_cast<int64_t>(group) * each;
+    }
+    in_caches += each_alone(models, [&](CachedModel& m, int64_t at) {
+      std::vector<float>& own = answers[static_cast<size_t>(at)];
+      own.resize(static_cast<size_t>(values));
+      work(m, first[static_cast<size_t>(at)], own.data());
+    });
+    for (size_t m = 0; m < models.size(); ++m) {
+      if (models[m]->failure_) answers[m].clear();
+    }
+    return part(answers, heads, each, groups, out);
+  };
+  const Model::Parting layers{
+      .attention =
+          [&](int layer, int64_t rows, const float* q, const float* k, const float* v,
+              std::vector<float>& out) {
+            return answer(config.q_heads, each * config.q_heads * config.head_dim(), out,
+                          [&](CachedModel& m, int64_t first, float* own) {
+                            const int64_t at = first * config.head_dim();
+                            m.attend(layer, n, rows, q + at, k + at, v + at, own);
+                          });
+          },
+      .recurrence =
+          [&](int layer, int64_t, const float* projected, std::vector<float>& out) {
+            const int64_t width = model.weights().layers[static_cast<size_t>(layer)].recurrent_out.cols();
+            return answer(1, each * width, out, [&](CachedModel& m, int64_t first, float* own) {
+              m.recur(layer, n, projected + first * projected_values(config.linear), own);
+            });
+          }};
+  Together result{.logits = model.forward(tokens, positions, layers, rotary,
+                                          wanted ? Model::Wanted(logits_of) : std::nullopt),
+                  .group = std::vector<int64_t>(models.size(), -1)};
   const double share = (whole.so_far() - in_caches) / static_cast<double>(models.size());
-  for (CachedModel* m : models) {
-    if (m->failure_) continue;
-    m->tokens_ += n;
-    m->shared_seconds_ += share;
+  for (size_t group = 0; group < groups.size(); ++group) {
+    for (const size_t m : groups[group]) {
+      result.group[m] = static_cast<int64_t>(group);
+      models[m]->tokens_ += n;
+      models[m]->shared_seconds_ += share;
+    }
   }
-  return logits;
+  return result;
 }
 
 double CachedModel::each_alone(std::span<CachedModel* const> models,
@@ -186,7 +257,7 @@ void CachedModel::attend(int layer, int64_t n, int64_t rows, const float* q, con
       rows_.lay_out(model_.config(), layer, step_of(ids_, n), rows, q, k, v);
   step_cache(layer, inputs);
   tell(layer, inputs);
-  rows_.copy_out(model_.config(), rows, out);
+  rows_.copy_out(model_.config(), std::ssize(ids_) * n, out);
 }
 
 void CachedModel::step_cache(int layer, std::span<const StepInput> inputs) {

@@ -42,14 +42,21 @@ class CachedModel : public Decoder {
   std::vector<float> step(std::span<const int> ids, int64_t n) override { return step(ids, n, {}); }
   // The same as a part of a prompt: logits of the last token of each sequence, [sequences, vocab_size].
   std::vector<float> prompt(std::span<const int> ids, int64_t n) override;
+  // What a step gave several models.
+  struct Together {
+    std::vector<float> logits;  // [groups, wanted, vocab_size]
+    std::vector<int64_t>
+        group;  // [models]; those whose caches answered with the same bits are one. Failed ones have -1
+  };
   // Gives the sequences of each of these models the same next n tokens, ids [sequences, n], as one step. The models have
-  // the same weights, number of sequences and tokens so far. The rows of all lie side by side in each product; caches and
-  // attention are each model's own. `wanted`: indices into `ids`. Returns logits [models, wanted, vocab_size].
+  // the same weights, number of sequences and tokens so far. The rows of all lie side by side in each product, and models
+  // share them as long as their caches answer with the same bits; caches and attention are each model's own. `wanted`:
+  // indices into `ids`, ascending.
   //
-  // A model whose cache throws keeps the exception as its failure() and stops alone; its logits mean nothing. If all have
-  // failed, throws the first one's. Also throws what Model::forward throws.
-  static std::vector<float> step_together(std::span<CachedModel* const> models, std::span<const int> ids,
-                                          int64_t n, Model::Wanted wanted = {});
+  // A model whose cache throws keeps the exception as its failure() and stops alone. If all have failed, throws the first
+  // one's. Also throws what Model::forward throws.
+  static Together step_together(std::span<CachedModel* const> models, std::span<const int> ids, int64_t n,
+                                Model::Wanted wanted = {});
   std::exception_ptr failure() const { return failure_; }
   // The cache has been given `tokens` tokens of each sequence by someone else.
   void follow(int64_t tokens) { tokens_ += tokens; }
@@ -58,6 +65,7 @@ class CachedModel : public Decoder {
   // The cache has room for as many sequences, or std::logic_error. Throws std::bad_alloc.
   void fork(int samples) override;
   int sequence_count() const override { return static_cast<int>(ids_.size()); }
+  int vocab_size() const { return model_.config().vocab_size; }
   int64_t tokens() const override { return tokens_; }  // a sequence, so far
 
   // Time of all steps: in this model's cache, and its even share of the rest, which the models of a step do as one.
@@ -69,7 +77,7 @@ class CachedModel : public Decoder {
   // Calls work(model, its index) for each that has not failed. Returns the seconds until all have done it.
   static double each_alone(std::span<CachedModel* const> models,
                            const std::function<void(CachedModel& model, int64_t at)>& work);
-  // q, k, v and out have `rows` rows a head, of which the first are this model's.
+  // q, k and v have `rows` rows a head, of which the first are this model's; out [q_heads, its rows, head_dim].
   void attend(int layer, int64_t n, int64_t rows, const float* q, const float* k, const float* v, float* out);
   void recur(int layer, int64_t n, const float* projected, float* out);
   // Cache::step, its parts timed.

@@ -50,15 +50,32 @@ void normalise_heads(const std::vector<float>& weight, float epsilon, Matrix& x)
   Eigen::Map<Matrix>(x.data(), rows, head_dim) = heads;
 }
 
-Matrix recur(const Matrix& x, const LayerWeights& layer, int l, const Model::Recurrence& recurrence) {
-  if (!recurrence) throw std::logic_error("forward: nobody keeps the state of layer " + std::to_string(l));
+// What goes from layer to layer.
+struct Rows {
+  Matrix x;                      // the residual, [rows, dim]
+  Matrix angles, window_angles;  // of config().rope, and of window_rope where it is another
+  std::vector<int64_t> tokens;   // of the step, one a row
+
+  // Row i goes on from row from[i].
+  void follow(const std::vector<int64_t>& from) {
+    for (Matrix* m : {&x, &angles, &window_angles}) {
+      if (m->size() > 0) *m = (*m)(from, Eigen::all).eval();
+    }
+    std::vector<int64_t> followed;
+    for (const int64_t row : from) followed.push_back(tokens[static_cast<size_t>(row)]);
+    tokens = std::move(followed);
+  }
+};
+
+Matrix recur(const Matrix& x, const LayerWeights& layer, int l, const Model::Parting& layers, Rows& rows) {
   const auto& in = layer.recurrent_in;
   const std::vector<Matrix> parts = apply_all(std::array{&in[0], &in[1], &in[2], &in[3]}, x);
   Matrix projected(x.rows(), in[0].rows() + in[1].rows() + in[2].rows() + in[3].rows());
   projected << parts[0], parts[1], parts[2], parts[3];
-  Matrix out = Matrix::Zero(x.rows(), layer.recurrent_out.cols());
-  recurrence(l, x.rows(), projected.data(), out.data());
-  return layer.recurrent_out.apply(out);
+  std::vector<float> out;
+  const std::vector<int64_t> from = layers.recurrence(l, x.rows(), projected.data(), out);
+  if (!from.empty()) rows.follow(from);
+  return layer.recurrent_out.apply(ConstMap(out.data(), rows.x.rows(), layer.recurrent_out.cols()));
 }
 
 // q [n, heads * 2 * head_dim], in which each head's query has its gate behind it, becomes [n, heads * head_dim]; returns
@@ -144,8 +161,8 @@ struct Model::Impl {
   void check_step(std::span<const int> tokens, std::span<const int64_t> positions,
                   std::span<const Rotary> rotary) const;
   Matrix embed(std::span<const int> tokens, std::span<const int64_t> positions) const;
-  Matrix attend(const Matrix& x, const LayerWeights& layer, int l, const Matrix& angles,
-                const Attention& attention) const;
+  Matrix attend(const Matrix& x, const LayerWeights& layer, int l, const Parting& layers, Rows& rows) const;
+  void feed_forward_all(const LayerWeights& layer, Matrix& x) const;
   std::vector<float> logits(const Matrix& x) const;
 };
 
@@ -184,29 +201,49 @@ Matrix Model::Impl::embed(std::span<const int> tokens, std::span<const int64_t> 
   return x;
 }
 
-Matrix Model::Impl::attend(const Matrix& x, const LayerWeights& layer, int l, const Matrix& angles,
-                           const Attention& attention) const {
+Matrix Model::Impl::attend(const Matrix& x, const LayerWeights& layer, int l, const Parting& layers,
+                           Rows& rows) const {
   std::vector<Matrix> qkv = apply_all(std::array{&layer.wq, &layer.wk, &layer.wv}, x);
   Matrix &q = qkv[0], &k = qkv[1], &v = qkv[2];
   add_bias(layer.bq, q);
   add_bias(layer.bk, k);
   add_bias(layer.bv, v);
-  const Matrix gates = config().gated_heads ? take_gates(config().q_heads, q) : Matrix();
+  Matrix gates = config().gated_heads ? take_gates(config().q_heads, q) : Matrix();
   normalise_heads(layer.q_norm, config().norm_epsilon, q);
   normalise_heads(layer.k_norm, config().norm_epsilon, k);
-  for (Matrix* rows : {&q, &k}) {
-    spread_pairs(config().rope.rotated, config().head_dim(), *rows);
-    rotate_heads(config().rope.pairs, angles, *rows);
+  const Matrix& angles =
+      config().window(l) > 0 && rows.window_angles.size() > 0 ? rows.window_angles : rows.angles;
+  for (Matrix* side : {&q, &k}) {
+    spread_pairs(config().rope.rotated, config().head_dim(), *side);
+    rotate_heads(config().rope.pairs, angles, *side);
   }
   if (config().query_scale != 1.0f) q *= config().query_scale;
   const std::vector<float> q_heads = split_heads(q, config().q_heads),
                            k_heads = split_heads(k, config().kv_heads),
                            v_heads = split_heads(v, config().kv_heads);
-  std::vector<float> out(q_heads.size());
-  attention(l, x.rows(), q_heads.data(), k_heads.data(), v_heads.data(), out.data());
-  Matrix read = join_heads(out, config().q_heads, x.rows());
+  std::vector<float> out;
+  const std::vector<int64_t> from =
+      layers.attention(l, x.rows(), q_heads.data(), k_heads.data(), v_heads.data(), out);
+  if (!from.empty()) {
+    rows.follow(from);
+    if (gates.size() > 0) gates = gates(from, Eigen::all).eval();
+  }
+  Matrix read = join_heads(out, config().q_heads, rows.x.rows());
   if (gates.size() > 0) read.array() /= 1.0f + (-gates.array()).exp();
   return project(read, layer.wo, layer.bo);
+}
+
+// Adds it to the residual, some rows after others, since its activations are a layer's largest.
+void Model::Impl::feed_forward_all(const LayerWeights& layer, Matrix& x) const {
+  const float epsilon = config().norm_epsilon;
+  const Eigen::Index blocks = (x.rows() + kRowsSideBySide - 1) / kRowsSideBySide;
+  for (Eigen::Index block = 0; block < blocks; ++block) {
+    const Eigen::Index first = x.rows() * block / blocks, end = x.rows() * (block + 1) / blocks;
+    auto rows = x.middleRows(first, end - first);
+    Matrix y = feed_forward(normalise(rows, layer.ffn_norm, layer.ffn_norm_bias, epsilon), layer, config());
+    if (!layer.ffn_out_norm.empty()) y = normalise(y, layer.ffn_out_norm, {}, epsilon);
+    rows += y;
+  }
 }
 
 // From the residual behind the last layer.
@@ -243,38 +280,58 @@ std::vector<float> Model::forward(std::span<const int> tokens, int64_t first_pos
 std::vector<float> Model::forward(std::span<const int> tokens, std::span<const int64_t> positions,
                                   const Attention& attention, std::span<const Rotary> rotary, Wanted wanted,
                                   const Recurrence& recurrence) const {
+  const auto q_values = static_cast<size_t>(config().q_heads) * static_cast<size_t>(config().head_dim());
+  const Parting layers{
+      .attention =
+          [&](int l, int64_t n, const float* q, const float* k, const float* v, std::vector<float>& out) {
+            out.resize(static_cast<size_t>(n) * q_values);
+            attention(l, n, q, k, v, out.data());
+            return std::vector<int64_t>{};
+          },
+      .recurrence =
+          [&](int l, int64_t n, const float* projected, std::vector<float>& out) {
+            if (!recurrence)
+              throw std::logic_error("forward: nobody keeps the state of layer " + std::to_string(l));
+            const LayerWeights& layer = weights().layers[static_cast<size_t>(l)];
+            out.resize(static_cast<size_t>(n * layer.recurrent_out.cols()));
+            recurrence(l, n, projected, out.data());
+            return std::vector<int64_t>{};
+          }};
+  return forward(tokens, positions, layers, rotary, wanted);
+}
+
+std::vector<float> Model::forward(std::span<const int> tokens, std::span<const int64_t> positions,
+                                  const Parting& layers, std::span<const Rotary> rotary,
+                                  Wanted wanted) const {
   const Impl& m = *impl_;
   m.check_step(tokens, positions, rotary);
   if (tokens.empty()) return {};
   const float epsilon = config().norm_epsilon;
   const bool two_ropes = !(config().window_rope == config().rope);
-  const Matrix angles = step_angles(config(), config().rope, positions, rotary),
-               window_angles =
-                   two_ropes ? step_angles(config(), config().window_rope, positions, rotary) : Matrix();
-  Matrix x = m.embed(tokens, positions);
-  const auto add = [&](Matrix y, const std::vector<float>& out_norm) {
-    if (!out_norm.empty()) y = normalise(y, out_norm, {}, epsilon);
-    x += y;
-  };
+  Rows rows{
+      .x = m.embed(tokens, positions),
+      .angles = step_angles(config(), config().rope, positions, rotary),
+      .window_angles = two_ropes ? step_angles(config(), config().window_rope, positions, rotary) : Matrix(),
+      .tokens = std::vector<int64_t>(tokens.size())};
+  std::iota(rows.tokens.begin(), rows.tokens.end(), 0);
   int l = 0;
   for (const LayerWeights& layer : m.weights.layers) {
-    const Matrix normed = normalise(x, layer.attention_norm, layer.attention_norm_bias, epsilon);
-    if (layer.recurrent_out.rows() > 0) {
-      x += recur(normed, layer, l, recurrence);
-    } else {
-      const bool slides = two_ropes && config().window(l) > 0;
-      add(m.attend(normed, layer, l, slides ? window_angles : angles, attention), layer.attention_out_norm);
-    }
+    const Matrix normed = normalise(rows.x, layer.attention_norm, layer.attention_norm_bias, epsilon);
+    Matrix y = layer.recurrent_out.rows() > 0 ? recur(normed, layer, l, layers, rows)
+                                              : m.attend(normed, layer, l, layers, rows);
+    if (!layer.attention_out_norm.empty()) y = normalise(y, layer.attention_out_norm, {}, epsilon);
+    rows.x += y;
+    m.feed_forward_all(layer, rows.x);
     ++l;
-    add(feed_forward(normalise(x, layer.ffn_norm, layer.ffn_norm_bias, epsilon), layer, config()),
-        layer.ffn_out_norm);
   }
-  if (wanted) {
-    if (wanted->empty()) return {};
-    const std::vector<Eigen::Index> rows(wanted->begin(), wanted->end());
-    x = x(rows, Eigen::all).eval();
+  if (!wanted) return m.logits(rows.x);
+  std::vector<bool> is_wanted(tokens.size());
+  for (const int64_t token : *wanted) is_wanted.at(static_cast<size_t>(token)) = true;
+  std::vector<int64_t> of;
+  for (int64_t row = 0; row < rows.x.rows(); ++row) {
+    if (is_wanted[static_cast<size_t>(rows.tokens[static_cast<size_t>(row)])]) of.push_back(row);
   }
-  return m.logits(x);
+  return of.empty() ? std::vector<float>{} : m.logits(rows.x(of, Eigen::all));
 }
 
 }  // namespace kv::model

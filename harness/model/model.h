@@ -85,6 +85,9 @@ enum class Rotary {
 
 struct ModelWeights;
 
+// Rows of a product beyond which more of them side by side gain nothing.
+inline constexpr int64_t kRowsSideBySide = 512;
+
 class Model {
  public:
   // Attention of one layer over n new tokens: q [q_heads, n, head_dim] and k [kv_heads, n, head_dim] after
@@ -97,6 +100,17 @@ class Model {
   // A linear layer's work on n tokens between its projections: `projected` [n, projected_values()] to out [n,
   // recurrent_out], with the tokens before them in a state that it keeps (linear_rows.h).
   using Recurrence = std::function<void(int layer, int64_t n, const float* projected, float* out)>;
+
+  // Layers behind which a token may have several rows, since caches that share it have answered differently. Both set `out`, to
+  // [q_heads, m, head_dim] and [m, recurrent_out], and return which of the layer's n rows each of these m goes on
+  // from; nothing: each from its own.
+  struct Parting {
+    std::function<std::vector<int64_t>(int layer, int64_t n, const float* q, const float* k, const float* v,
+                                       std::vector<float>& out)>
+        attention;
+    std::function<std::vector<int64_t>(int layer, int64_t n, const float* projected, std::vector<float>& out)>
+        recurrence;
+  };
 
   // Maps a llama2.c legacy (v0) file, or the folder of a Hugging Face model (config.json of a family of
   // family.cc, and .safetensors in f32, f16 or bf16). The weights stay in the files. Throws
@@ -127,6 +141,9 @@ class Model {
   std::vector<float> forward(std::span<const int> tokens, std::span<const int64_t> positions,
                              const Attention& attention, std::span<const Rotary> rotary, Wanted wanted = {},
                              const Recurrence& recurrence = {}) const;
+  // The same; logits are of all rows of the wanted tokens, in the rows' order, [wanted rows, vocab_size].
+  std::vector<float> forward(std::span<const int> tokens, std::span<const int64_t> positions,
+                             const Parting& layers, std::span<const Rotary> rotary, Wanted wanted = {}) const;
 
  private:
   struct Impl;
