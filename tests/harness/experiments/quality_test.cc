@@ -8,6 +8,7 @@
 #include "harness/experiments/sample_documents.h"
 #include "harness/measure/prediction_columns.h"
 #include "harness/model/sampling.h"
+#include "harness/model/step_parts.h"
 #include "tests/harness/math/numpy_random.h"
 #include "tests/harness/model/model_support.h"
 
@@ -191,9 +192,10 @@ TEST_F(TinyReading, ChunksAgreeWithDecodeWhereTheyMust) {
   }
 }
 
-// Sixteen rows are enough for a product whose rows do not depend on their number (products_test), so that company changes no bit.
+// Sixteen rows are enough for a product whose rows do not depend on their number (products_test), so that company changes no bit,
+// though caches that answer alike share them.
 TEST_F(TinyReading, CachesPredictSideBySideWhatTheyPredictAlone) {
-  measure::Passages p = passages(8, 50);
+  measure::Passages p = passages(16, 50);
   for (const int64_t first : {0, 20}) {
     p.first = first;
     for (const measure::StepSchedule schedule : {measure::StepSchedule{}, {.prompt = 30, .step = 7}}) {
@@ -218,6 +220,25 @@ TEST_F(TinyReading, CachesPredictSideBySideWhatTheyPredictAlone) {
       }
     }
   }
+}
+
+// A window drops rows after 20 tokens, the codec changes every answer, and placements none.
+TEST_F(TinyReading, CachesThatAnswerAlikeAreMultipliedOnce) {
+  measure::Passages p = passages(2, 50);
+  p.first = p.length - 1;
+  const auto work = [&](std::initializer_list<const char*> texts) {
+    const model::StepParts parts;
+    read(p, {.prompt = 20, .step = 1}, texts);
+    return parts.multiply_adds();
+  };
+  const int64_t one = work({}), ring = work({"contiguous/ring(window=20)"}), coded = work({"paged/token(bits=8)"});
+  EXPECT_EQ(work({"paged", "segmented(rows=16)", "concat"}), one);
+  EXPECT_EQ(work({"paged", "segmented/ring(window=20)", "concat/ring(window=20)"}), ring);
+  // The first layer's q, k and v come before any answer.
+  const int64_t a_token = one / (p.length * 2), shared = (2 * one - coded) / (p.length * 2);
+  EXPECT_EQ(shared, 32 * (32 + 2 * 16));
+  EXPECT_GT(ring, one);
+  EXPECT_LE(ring, one + 30 * 2 * a_token);
 }
 
 TEST_F(TinyReading, ACacheThatRunsOutOfMemoryStopsAlone) {
