@@ -57,7 +57,7 @@ config::Config config_of(const ChoiceQuestion& question, const Reading& reading)
   config::Overrides overrides;
   overrides.workload.model = o.model;
   overrides.workload.tokenizer = o.tokenizer;
-  overrides.workload.text = o.text;
+  if (!o.text.empty()) overrides.workload.texts = {o.text};
   return experiments::load_config(path.string(), overrides);
 }
 

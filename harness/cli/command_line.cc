@@ -88,8 +88,10 @@ void add_options(CLI::App& app, RunOptions& options) {
                  "llama2.c weights or a Hugging Face folder: measure on a real model's K and V");
   app.add_option("--tokenizer", options.overrides.workload.tokenizer,
                  "llama2.c tokenizer of that model; none for token ids");
-  app.add_option("--text", options.overrides.workload.text,
-                 "text for the model, or token ids (.npy, .u16, .u32)");
+  app.add_option(
+         "--text", options.overrides.workload.texts,
+         "text for the model, or token ids (.npy, .u16, .u32); again for a second text, read by itself")
+      ->allow_extra_args(false);
   app.add_flag("--resume", options.resume, "resume an interrupted run in --out");
   app.add_option("--shard", options.shard, "only the i-th of n parts of the sweep points, as 2/4");
   app.add_option("--list-shards", options.list_shards,

@@ -98,7 +98,8 @@ WorkloadConfig read_workload(Section section, const Catalog& catalog) {
   w.dump = section.text("dump", "");
   w.model = section.text("model", "");
   w.tokenizer = section.text("tokenizer", "");
-  w.text = section.text("text", "");
+  w.texts = section.texts("text", {}, {});
+  refuse_repeats(section, "text", w.texts);
   w.text_from = section.integer("text_from", 0, 0, kMaxTokens);
   w.weights = section.choice("weights", w.weights, {"file", "random"});
   const bool random = w.weights == "random";
@@ -113,7 +114,7 @@ WorkloadConfig read_workload(Section section, const Catalog& catalog) {
     w.family = "model";
     return w;
   }
-  const bool any = !w.model.empty() || !w.tokenizer.empty() || !w.text.empty();
+  const bool any = !w.model.empty() || !w.tokenizer.empty() || !w.texts.empty();
   if (any && w.model.empty()) section.refuse("needs a model where it has a text or a tokenizer");
   if (any) w.family = "model";
   if (!any && section.has("text_from")) section.fail("text_from", "has no use without a model");

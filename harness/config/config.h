@@ -18,11 +18,12 @@ struct WorkloadConfig {
   std::string family;
   std::string weights =
       "file";  // family == "model": `model`'s weights, or "random" ones at the geometry of [model]
-  std::string weights_type = "bf16";   // type of random weights; or f32
-  std::string products = "f32";        // what a model multiplies in; or bf16
-  std::string dump;                    // family == "dump": a safetensors file
-  std::string model, text, tokenizer;  // family == "model"; token ids need no tokenizer
-  int64_t text_from = 0;               // tokens of the text before the first that is read
+  std::string weights_type = "bf16";  // type of random weights; or f32
+  std::string products = "f32";       // what a model multiplies in; or bf16
+  std::string dump;                   // family == "dump": a safetensors file
+  std::string model, tokenizer;       // family == "model"; token ids need no tokenizer
+  std::vector<std::string> texts;     // each read by itself; none: Python's documentation
+  int64_t text_from = 0;              // tokens of a text before the first that is read
 };
 
 struct Axes {
@@ -82,7 +83,7 @@ struct Overrides {
   int64_t seed = -1;
   int threads = 0;
   std::string isa, device, arithmetic;
-  WorkloadConfig workload;  // model, tokenizer and text
+  WorkloadConfig workload;  // model, tokenizer and texts
 };
 
 // Throws std::invalid_argument with file, line, key and the correction. Unknown keys are mistakes.

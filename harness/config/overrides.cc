@@ -66,16 +66,23 @@ void apply_override(toml::table& root, const std::string& assignment) {
 // Makes a file's path absolute, so that the config as run means the same from any folder. The project's own files are
 // found from every folder and keep their names on every machine.
 void settle_path(toml::table& root, const char* section, const char* key) {
-  toml::table* table = root[section].as_table();
-  const auto path = table ? (*table)[key].value<std::string>() : std::nullopt;
-  if (path && !path->empty()) {
+  const auto settle = [&](toml::value<std::string>& path) {
+    if (path->empty()) return;
     const bool may_be_folder = std::string_view(key) == "model";
     const auto place =
         may_be_folder ? io::find_model(*path) : io::find_input(*path, std::string(section) + "." + key);
     std::error_code ignored;
     if (!std::filesystem::exists(place, ignored)) return;  // a model of a package, by its name
     if (std::filesystem::equivalent(place, io::project_home() / *path, ignored)) return;
-    table->insert_or_assign(key, std::filesystem::absolute(place).lexically_normal().string());
+    *path = std::filesystem::absolute(place).lexically_normal().string();
+  };
+  toml::node* node = root.at_path(std::string(section) + "." + key).node();
+  if (!node) return;
+  if (auto* one = node->as_string()) settle(*one);
+  if (toml::array* several = node->as_array()) {
+    for (toml::node& item : *several) {
+      if (auto* one = item.as_string()) settle(*one);
+    }
   }
 }
 
@@ -115,7 +122,10 @@ void apply_overrides(toml::table& root, const Overrides& overrides, const std::s
   }
   set_text("workload.model", w.model);
   set_text("workload.tokenizer", w.tokenizer);
-  set_text("workload.text", w.text);
+  toml::array texts;
+  for (const std::string& text : w.texts) texts.push_back(text);
+  if (texts.size() == 1) set_text("workload.text", w.texts.front());
+  if (texts.size() > 1) override_value(root, "workload.text", std::move(texts));
   if (!w.model.empty()) {
     // A model on the command line is to be measured, whatever the config sweeps over.
     set_text("sweep.workload", "model");

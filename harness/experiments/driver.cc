@@ -53,8 +53,15 @@ nlohmann::json describe(const config::Config& config, const memory::RunContext& 
                  {"path", std::filesystem::path(config.path).filename()}};
   e["model"] = {{"name", model_name(config)}};
   if (!config.workload.model.empty()) {
-    const std::filesystem::path text = io::text_to_read(config.workload.text);
-    e["text"] = {{"name", text.filename()}, {"hash", io::hash_text(io::hash_of_file(text))}};
+    const auto described = [](const std::string& text) -> nlohmann::json {
+      const std::filesystem::path file = io::text_to_read(text);
+      return {{"name", file.filename()}, {"hash", io::hash_text(io::hash_of_file(file))}};
+    };
+    const std::vector<std::string>& texts = config.workload.texts;
+    if (texts.size() < 2)
+      e["text"] = described(texts.empty() ? "" : texts.front());
+    else
+      for (const std::string& text : texts) e["text"].push_back(described(text));
   }
   const auto variable = [](const char* name) {
     const char* value = std::getenv(name);

@@ -1,6 +1,7 @@
 #include "harness/experiments/plan.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <stdexcept>
@@ -63,6 +64,32 @@ std::vector<Shape> shapes(const config::Config& config, const config::Axes& axes
   return all;
 }
 
+// A workload of a sweep, and its name in cells: several texts of a model are several workloads, each named as its file.
+struct NamedWorkload {
+  std::string family, text, name;
+};
+
+std::vector<NamedWorkload> workloads(const config::Config& config, const config::Axes& axes) {
+  std::vector<NamedWorkload> all;
+  for (const std::string& family : axes.workload) {
+    const std::vector<std::string>& texts = config.workload.texts;
+    if (family != "model" || texts.size() < 2) {
+      all.push_back({family, family == "model" && !texts.empty() ? texts.front() : "", family});
+      continue;
+    }
+    for (const std::string& text : texts) {
+      const std::string name = std::filesystem::path(text).stem();
+      for (const NamedWorkload& other : all) {
+        if (other.name == name)
+          throw std::invalid_argument(config.path + ": workload.text has '" + other.text + "' and '" + text +
+                                      "', which would both be '" + name + "' in tables; rename a file");
+      }
+      all.push_back({family, text, name});
+    }
+  }
+  return all;
+}
+
 // Every combination of the axes, without cells. `opens`: the workloads, too.
 Sweep multiply_axes(const config::Config& config, const memory::RunContext& context, bool opens) {
   Sweep sweep;
@@ -78,20 +105,22 @@ Sweep multiply_axes(const config::Config& config, const memory::RunContext& cont
                 sweep.points);
       continue;
     }
-    for (const std::string& workload : experiment.axes.workload) {
+    for (const NamedWorkload& workload : workloads(config, experiment.axes)) {
       for (const Shape& shape : shapes(config, experiment.axes, context.threads())) {
         const config::Geometry& g = shape.geometry;
-        workload::Source*& source = opened[workload + " " + std::to_string(g.kv_heads) + " " +
+        workload::Source*& source = opened[workload.name + " " + std::to_string(g.kv_heads) + " " +
                                            std::to_string(g.head_dim) + " " + std::to_string(g.value_dim)];
         if (!source && opens) {
-          sweep.sources.push_back(workload::open_source(workload, config, g, context.gpu()));
+          sweep.sources.push_back(
+              workload::open_source(workload.family, workload.text, config, g, context.gpu()));
           source = sweep.sources.back().get();
         }
         plan_axes({.context = &context,
                    .config = &config,
                    .experiment = &experiment,
                    .source = source,
-                   .workload = workload,
+                   .workload = workload.name,
+                   .text = workload.text,
                    .threads = shape.threads,
                    .shape = shape.text},
                   sweep.points);

@@ -240,7 +240,7 @@ int64_t first_reading_step(const measure::SweepPoint& point) {
 }
 
 measure::Passages text_windows(const measure::SweepPoint& point, int64_t length) {
-  const std::string& text = point.config->workload.text;
+  const std::string& text = point.text;
   const int64_t from = point.config->workload.text_from;
   return text_windows(point.source->text(), point.batch, length,
                       (text.empty() ? "Python's documentation" : "text " + text) +

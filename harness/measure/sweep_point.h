@@ -38,8 +38,9 @@ struct SweepPoint {
   const config::Config* config;
   const config::ExperimentConfig* experiment;
   workload::Source* source;  // null in an experiment without a workload
-  std::string workload;
-  int threads;
+  std::string workload;      // a synthetic family, "dump", "model", or a text's name if a model reads several
+  std::string text = {};     // the model's, as the config names it; empty: Python's documentation
+  int threads = 0;
   // The axes kv_heads, head_dim and threads as text for the cells' keys.
   std::string shape = {};
   int batch = 0;

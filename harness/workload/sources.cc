@@ -57,11 +57,11 @@ WorkloadShape shape_of(const model::ModelConfig& m) {
 
 class ModelSource : public Source {
  public:
-  ModelSource(const config::WorkloadConfig& config, cuda::Gpu* gpu)
+  ModelSource(const config::WorkloadConfig& config, const std::string& text, cuda::Gpu* gpu)
       : gpu_(gpu), path_(io::model_to_read(config.model).string()), model_(path_) {
     const int vocab = model_.config().vocab_size;
     tokenizer_path_ = model::tokenizer_for(path_, config.tokenizer);
-    tokens_ = model::read_tokens(io::text_to_read(config.text).string(), tokenizer_path_, vocab);
+    tokens_ = model::read_tokens(io::text_to_read(text).string(), tokenizer_path_, vocab);
     if (config.text_from >= static_cast<int64_t>(tokens_.size())) {
       throw std::invalid_argument("workload.text_from skips " + std::to_string(config.text_from) +
                                   " tokens of a text of " + std::to_string(tokens_.size()) + ": skip fewer");
@@ -160,8 +160,8 @@ std::string unsupported_reason(const LayerSpecs& spec, const std::string& family
   return unsupported_reason(spec, shape, gpu);
 }
 
-std::unique_ptr<Source> open_source(const std::string& family, const config::Config& config,
-                                    const config::Geometry& g, cuda::Gpu* gpu) {
+std::unique_ptr<Source> open_source(const std::string& family, const std::string& text,
+                                    const config::Config& config, const config::Geometry& g, cuda::Gpu* gpu) {
   if (family == "model" && config.workload.weights == "random")
     return std::make_unique<RandomModelSource>(config, g);
   if (family == "model") {
@@ -170,7 +170,7 @@ std::unique_ptr<Source> open_source(const std::string& family, const config::Con
           "workload \"model\" needs workload.model; its workload.tokenizer, unless the text is token ids or "
           "the model's folder has a tokenizer.json");
     }
-    return std::make_unique<ModelSource>(config.workload, gpu);
+    return std::make_unique<ModelSource>(config.workload, text, gpu);
   }
   if (family == "dump") {
     if (config.workload.dump.empty()) throw std::invalid_argument("workload \"dump\" needs workload.dump");

@@ -39,9 +39,10 @@ class Source {
 std::string unsupported_reason(const LayerSpecs& spec, const std::string& family, const ModelShape& shape,
                                const cuda::Gpu* gpu);
 
-// `family`: a synthetic family, "dump" or "model". A model's K and V are computed with caches on `gpu` if there is
-// one. Throws std::invalid_argument.
-std::unique_ptr<Source> open_source(const std::string& family, const config::Config& config,
-                                    const config::Geometry& g, cuda::Gpu* gpu = nullptr);
+// `family`: a synthetic family, "dump" or "model", which reads `text`, or without one Python's documentation. A model's K
+// and V are computed with caches on `gpu` if there is one. Throws std::invalid_argument.
+std::unique_ptr<Source> open_source(const std::string& family, const std::string& text,
+                                    const config::Config& config, const config::Geometry& g,
+                                    cuda::Gpu* gpu = nullptr);
 
 }  // namespace kv::workload

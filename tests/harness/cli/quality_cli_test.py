@@ -9,6 +9,7 @@ from program import DATA, HOME, assert_refused, by_variant, cut_lines, kvlab, re
 from program import run as run_config
 
 CONFIG = HOME / "configs" / "quality.toml"
+MODEL = HOME / "configs/models/kvlab-recall-1m"
 # Sums of many rows differ from those of one with AVX-512; with AVX2 a product's rows are alike (harness/model/products.cc).
 ROUNDS = "avx512f" in Path("/proc/cpuinfo").read_text()
 VARIANTS = '["contiguous","contiguous/f16","paged","contiguous/token(bits=2)","contiguous/ring(window={budget})"]'
@@ -249,6 +250,19 @@ def test_windows_begin_where_a_config_says(tmp_path):
     assert losses[1] != losses[2] and losses[0] == pytest.approx((losses[1] + losses[2]) / 2, rel=1e-6)
 
 
+def test_each_of_several_texts_is_read_as_if_alone(results, tmp_path):
+    other = tmp_path / "other.txt"
+    other.write_text((MODEL / "sample.txt").read_text()[2000:])
+    both, alone = tmp_path / "both", tmp_path / "alone"
+    rows = cells_of(both, "--text", MODEL / "sample.txt", "--text", other, experiment='"quality"')
+    assert [row["workload"] for row in rows] == 5 * ["sample"] + 5 * ["other"]
+    assert "quality, other, batch 5" in succeeded(kvlab("summary", both)).stdout
+    assert [text["name"] for text in json.loads((both / "env.json").read_text())["text"]] == ["sample.txt", "other.txt"]
+    expected = rows_of(results, "quality") + cells_of(alone, experiment='"quality"', workload__text=f'"{other}"')
+    for column in "variant loss kl_mean loss_change_ci_high verdict bytes_payload".split():
+        assert [row[column] for row in rows] == [row[column] for row in expected]
+
+
 def test_texts_of_a_prompt_that_is_cut(tmp_path):
     rows = cells_of(tmp_path / "out", experiment="generate",
                     generate__variants=["segmented(rows=16)/snapkv(budget=12,window=4)", "contiguous/kivi(bits=2,residual=0)"])  # fmt: skip
@@ -269,14 +283,14 @@ def test_texts_of_a_prompt_that_is_cut(tmp_path):
     ({"workload.text_from": 1000000}, ["workload.text_from skips 1000000 tokens of a text of", "skip fewer"]),
     ({"workload.text_from": 10000, "quality.seq_len": 1000}, ["sample.txt from token 10000 on has", "need"]),
     ({"workload.text": '"nowhere.txt"'}, ["nowhere.txt", "does not exist"]),
+    ({"workload.text": '["README.md", "nowhere.txt"]'}, ["nowhere.txt", "does not exist"]),
+    ({"workload.text": '["README.md", "README.md"]'}, ["text", "README.md", "twice"]),
+    ({"workload.text": '["README.md", "configs/README.md"]'}, ["'README.md' and", "configs/README.md', which would both be 'README' in tables"]),
     ({"workload.tokenizer": '"configs/quality.toml"'}, ["configs/quality.toml"]),
     ({"workload.model": '"configs/quality.toml"'}, ["configs/quality.toml"]),
 ])
 def test_what_the_model_cannot_do_is_refused_before_anything_is_written(tmp_path, changed, parts):
     assert_refused(run(tmp_path / "out", **changed), *parts, out=tmp_path / "out")
-
-
-MODEL = HOME / "configs/models/kvlab-recall-1m"
 
 
 def test_another_model_needs_its_own_tokenizer(tmp_path):

@@ -148,7 +148,7 @@ TEST_F(ConfigFile, APresetMeasuresOneLayerUnlessToldOtherwise) {
 // The files need only be there; nobody opens them here.
 TEST_F(ConfigFile, AModelOnTheCommandLineIsWhatIsMeasured) {
   config::Overrides o;
-  o.workload = {.family = "", .dump = "", .model = path_, .text = path_, .tokenizer = path_};
+  o.workload = {.family = "", .dump = "", .model = path_, .tokenizer = path_, .texts = {path_}};
   const config::Config c = load(kText + "workload = \"sinks\"\n", o);
   for (const config::ExperimentConfig& e : c.experiments)
     EXPECT_EQ(e.axes.workload, (std::vector<std::string>{"model"}));
