@@ -19,20 +19,20 @@ inline const config::Axis<std::string> kTaskAxis{
     config::SharedTable::kOwn,
     {"single"},
     config::text_list(check_task_name),
-    "what the text asks for: single, keys, values, lookup, variables, copy"};
+    "what the text asks for: single, keys, two, queries, values, lookup, variables, words, copy"};
 inline const config::Axis<int64_t> kDepthAxis{kDepth,
                                               "depth",
                                               config::SharedTable::kOwn,
                                               {10, 50, 90},
                                               config::token_list(),
                                               "percent of the text before what is asked for"};
-inline const config::Axis<std::string> kQueryAxis{
-    kQuery,
-    "query",
-    config::SharedTable::kOwn,
-    {"after"},
-    config::text_list(check_query),
-    "before: the question is part of the prompt that a policy compresses; after: it follows"};
+inline const config::Axis<std::string> kQueryAxis{kQuery,
+                                                  "query",
+                                                  config::SharedTable::kOwn,
+                                                  {"after"},
+                                                  config::text_list(check_query),
+                                                  "before: the question, of two the first, is part of the "
+                                                  "prompt that a policy compresses; after: it follows"};
 inline const config::Key<double> kFloorKey{"floor", config::SharedTable::kOwn, 0.5, config::number(0.0, 1.0),
                                            "share of answers below which the full cache cannot do a task"};
 

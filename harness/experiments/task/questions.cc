@@ -43,6 +43,7 @@ Ids write(const Lexicon& lexicon, const std::vector<std::string>& pieces) {
 struct Scene {
   std::vector<std::pair<double, Ids>> needles;  // share of the haystack before each
   Ids question, answer;
+  Ids next = {};  // between them: the first question's answer, and another question
 };
 
 // What a scene is made of.
@@ -76,6 +77,47 @@ Scene keys(Making& m) {
     scene.needles.emplace_back((i + 0.5) / kOthers, m.secret(named, m.draw.next()));
   }
   return scene;
+}
+
+// The question of keys(), behind another, whose sentence lies in the middle.
+Scene two(Making& m) {
+  Scene scene = keys(m);
+  const std::string named = m.draw.next(), value = m.draw.next();
+  scene.needles.emplace_back(0.5, m.secret(named, value));
+  scene.next = m.write({" " + value, "."});
+  scene.next.insert(scene.next.end(), scene.question.begin(), scene.question.end());
+  scene.question = m.ask_secret(named);
+  return scene;
+}
+
+Scene queries(Making& m) {
+  Scene scene;
+  const std::string named = " " + m.draw.next(), value = " " + m.draw.next();
+  const std::string other = " " + m.draw.next(), others = " " + m.draw.next();
+  const auto secret = [&](const std::string& of, const std::string& word) {
+    return m.write({"\n", "The secret word of the", of, " is", word, ".", "\n"});
+  };
+  scene.needles = {{m.depth, secret(named, value)}, {0.5, secret(other, others)}};
+  scene.question = m.write({"\n", "Question: What are the secret words of the", named, " and the", other, "?",
+                            "\n", "Answer: The secret words of the", named, " and the", other, " are"});
+  scene.answer = m.write({value, ",", others});
+  return scene;
+}
+
+Scene words(Making& m) {
+  constexpr size_t kOthers = 12, kTimes = 6;
+  const std::string often = " " + m.draw.next();
+  std::vector<std::string> list(kTimes, often);
+  for (size_t i = 0; i < kOthers; ++i) list.push_back(" " + m.draw.next());
+  for (size_t i = list.size(); i > 1; --i)
+    std::swap(list[i - 1], list[math::random::below(m.key, 2000 + i, static_cast<uint64_t>(i))]);
+  std::vector<std::string> pieces{"\n", "The list:"};
+  for (const std::string& word : list) pieces.insert(pieces.end(), {word, ","});
+  pieces.back() = ".";
+  pieces.emplace_back("\n");
+  return {{{m.depth, m.write(pieces)}},
+          m.write({"\n", "Question: Which word is most often in the list?", "\n", "Answer: The word"}),
+          m.write({often})};
 }
 
 Scene values(Making& m) {
@@ -175,8 +217,9 @@ struct Task {
   std::string_view name;
   Scene (*scene)(Making& making);
 };
-constexpr std::array kTasks{Task{"single", single}, Task{"keys", keys},           Task{"values", values},
-                            Task{"lookup", lookup}, Task{"variables", variables}, Task{"copy", copy}};
+constexpr std::array kTasks{Task{"single", single},       Task{"keys", keys},     Task{"two", two},
+                            Task{"queries", queries},     Task{"values", values}, Task{"lookup", lookup},
+                            Task{"variables", variables}, Task{"words", words},   Task{"copy", copy}};
 
 const Task& task_named(const std::string& name) {
   const auto found =
@@ -239,7 +282,7 @@ Question ask(const std::string& task, const Lexicon& lexicon, std::span<const in
   Scene scene = task_named(task).scene(making);
   const auto by_depth = [](const auto& a, const auto& b) { return a.first < b.first; };
   std::stable_sort(scene.needles.begin(), scene.needles.end(), by_depth);
-  int64_t rest = tokens - std::ssize(scene.question) - std::ssize(scene.answer);
+  int64_t rest = tokens - std::ssize(scene.question) - std::ssize(scene.next) - std::ssize(scene.answer);
   for (const auto& [at, ids] : scene.needles) rest -= std::ssize(ids);
   if (rest < 0)
     throw std::invalid_argument("task \"" + task + "\" needs " + std::to_string(-rest) +
@@ -257,6 +300,8 @@ Question ask(const std::string& task, const Lexicon& lexicon, std::span<const in
   read_to(rest);
   q.question = std::ssize(q.ids);
   q.ids.insert(q.ids.end(), scene.question.begin(), scene.question.end());
+  q.asked = std::ssize(q.ids);
+  q.ids.insert(q.ids.end(), scene.next.begin(), scene.next.end());
   q.answer = std::ssize(q.ids);
   q.ids.insert(q.ids.end(), scene.answer.begin(), scene.answer.end());
   return q;

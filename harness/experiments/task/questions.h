@@ -14,9 +14,10 @@
 
 namespace kv::experiments {
 
-// single: a sentence names a key's word. keys: four sentences, one key is asked for. values: three words of one key, in order.
-// lookup: a key's value in a JSON object of as many pairs as the text holds. variables: a word passed on from name to name,
-// beside another such chain. copy: a JSON object of six pairs.
+// single: a sentence names a key's word. keys: four sentences, one key is asked for. two: five, and another key is asked for and
+// answered before. queries: the words of two keys. values: three words of one key, in order. lookup: a key's value in a JSON
+// object of as many pairs as the text holds. variables: a word passed on from name to name, beside another such chain. words: the
+// one that comes six times in a list. copy: a JSON object of six pairs.
 // Throws std::invalid_argument for another name.
 void check_task_name(const std::string& name);
 
@@ -43,6 +44,7 @@ class Lexicon {
 struct Question {
   std::vector<int> ids;
   int64_t question = 0, answer = 0;  // where they begin
+  int64_t asked = 0;                 // where the question, or the first of two, ends
 };
 
 // `haystack`: at least `tokens` ids, of which the beginning fills what the task leaves. `depth`: percent of it that stand

@@ -48,7 +48,7 @@ Asked asked(const measure::SweepPoint& point) {
     all.answers.push_back(q.answer);
     all.passages.first = std::min(all.passages.first, q.answer - 1);
     all.schedule.prompt =
-        std::min(all.schedule.prompt, point.axes[kQuery] == "before" ? q.answer : q.question);
+        std::min(all.schedule.prompt, point.axes[kQuery] == "before" ? q.asked : q.question);
   }
   return all;
 }

@@ -74,7 +74,7 @@ def test_a_known_question_is_compressed_with_the_text(results, tmp_path):
 
 
 @pytest.mark.parametrize(("settings", "message"), [
-    ({"task.task": "needle"}, "no task 'needle'; known: single, keys, values, lookup, variables, copy"),
+    ({"task.task": "needle"}, "no task 'needle'; known: single, keys, two, queries, values, lookup, variables, words, copy"),
     ({"task.query": "never"}, "'never' is neither \"before\" nor \"after\""),
     ({"task.depth": "[110]"}, "depth 110 is beyond the text's end: give percent, at most 100"),
     ({"task.floor": 2}, "floor"),

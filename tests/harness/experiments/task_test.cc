@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <regex>
 #include <set>
 #include <stdexcept>
@@ -55,6 +56,34 @@ std::string found_in(const std::string& task, const Read& r) {
     const std::string key = match(r.question, "word of the (\\w+)\\?")[1];
     return match(r.before, "The secret word of the " + key + " is( \\w+)\\.")[1];
   }
+  if (task == "two") {
+    const std::vector<std::smatch> asked =
+        all_matches(r.question, "Question: What is the secret word of the (\\w+)\\?");
+    EXPECT_EQ(asked.size(), 2u);
+    const auto word = [&](const std::string& key) -> std::string {
+      return match(r.before, "The secret word of the " + key + " is( \\w+)\\.")[1];
+    };
+    EXPECT_NE(r.question.find(" is" + word(asked[0][1]) + ".\n"), std::string::npos)
+        << "the first is answered";
+    return word(asked[1][1]);
+  }
+  if (task == "queries") {
+    const std::smatch keys = match(r.question, "words of the (\\w+) and the (\\w+)\\?");
+    const auto word = [&](const std::string& key) -> std::string {
+      return match(r.before, "The secret word of the " + key + " is( \\w+)\\.")[1];
+    };
+    return word(keys[1]) + "," + word(keys[2]);
+  }
+  if (task == "words") {
+    const std::string list = match(r.before, "The list:([ \\w,]+)\\.")[1];
+    std::map<std::string, int> counts;
+    for (const std::smatch& m : all_matches(list, " \\w+")) ++counts[m[0]];
+    EXPECT_EQ(counts.size(), 13u);
+    const auto less = [](const auto& a, const auto& b) { return a.second < b.second; };
+    const auto most = std::max_element(counts.begin(), counts.end(), less);
+    EXPECT_EQ(most->second, 6);
+    return most->first;
+  }
   if (task == "values") {
     const std::string key = match(r.question, "words of the (\\w+)\\?")[1];
     std::string answer;
@@ -74,7 +103,8 @@ std::string found_in(const std::string& task, const Read& r) {
   return match(r.before, "The record:\n(\\{.*\\})\n")[1];
 }
 
-const std::vector<std::string> kNames{"single", "keys", "values", "lookup", "variables", "copy"};
+const std::vector<std::string> kNames{"single", "keys",      "two",   "queries", "values",
+                                      "lookup", "variables", "words", "copy"};
 
 TEST(Task, TheAnswerIsInTheText) {
   for (const std::string& task : kNames) {
@@ -87,12 +117,24 @@ TEST(Task, TheAnswerIsInTheText) {
   }
 }
 
+TEST(Task, TheFirstOfTwoQuestionsEndsBeforeItsAnswer) {
+  for (const std::string& task : kNames) {
+    const Question q = ask(task, lexicon(), haystack(), kTaskTokens, 50, 3);
+    const std::string known = text_of(
+        std::span(q.ids).subspan(static_cast<size_t>(q.question), static_cast<size_t>(q.asked - q.question)));
+    EXPECT_EQ(q.asked == q.answer, task != "two") << task;
+    EXPECT_EQ(all_matches(known, "Question:").size(),
+              all_matches(read(task, 50, 3).question, "Question:").size() - (task == "two" ? 1 : 0));
+  }
+}
+
 // A search for the answer's own sentence, in characters of the haystack alone.
 TEST(Task, StandsAtItsDepth) {
   for (const int64_t depth : {10, 50, 90}) {
-    for (const std::string task : {"single", "keys"}) {
+    for (const std::string task : {"single", "keys", "two", "words"}) {
       const Read r = read(task, depth, 5);
-      const auto at = static_cast<size_t>(match(r.before, " is" + r.answer + "\\.").position());
+      const std::string sentence = task == "words" ? "The list:" : " is" + r.answer + "\\.";
+      const auto at = static_cast<size_t>(match(r.before, sentence).position());
       const auto hay = [](const std::string& text) {
         return static_cast<double>(std::count(text.begin(), text.end(), '-'));
       };
