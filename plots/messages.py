@@ -84,6 +84,8 @@ def least_of_four_bits(rows: pl.DataFrame, value: str, unit: str) -> str | None:
     codecs = [name for name, spec in specs.items() if spec.retention == "full" and parameters(spec.codec).get("read") != "copy"]
     bits = pl.col("bits_per_value")
     known = rows.filter(bits > 4, bits <= 6, pl.col("variant").is_in(codecs), pl.col(value) > 0).sort(value)
+    if "panel" in known.columns:
+        known = known.filter(pl.col("panel") == pl.col("panel").first())
     if known.height < 2:
         return None
     first, second = known.row(0, named=True), known.row(1, named=True)

@@ -23,6 +23,7 @@
 #include "harness/memory/run_context.h"
 #include "harness/results/cell_columns.h"
 #include "kernels/cpu/isa.h"
+#include "variants/cache/spec.h"
 
 namespace kv::experiments {
 namespace {
@@ -194,6 +195,19 @@ bool run_points(const std::vector<measure::SweepPoint>& points, const RunOptions
   return true;
 }
 
+// Sizes are known without learned codebooks, answers are not.
+void require_codebooks(const Sweep& sweep) {
+  for (const measure::SweepPoint& point : sweep.points) {
+    for (const measure::PlannedCell& cell : point.cells) {
+      if (cell.uncached) continue;
+      cell.spec.any([](const Spec& spec) {
+        codec_of(spec).make(spec.codec).require_codebooks();
+        return false;
+      });
+    }
+  }
+}
+
 void note_disk(const Sweep& sweep, const RunOptions& options) {
   const measure::DiskNeed most = most_disk(sweep);
   if (most.bytes > 0 && options.note)
@@ -209,6 +223,7 @@ RunOutcome run_config(const config::Config& config, const RunOptions& options) {
   measure::require_fine_clock();
   // Every possible mistake of the user is checked before anything is written.
   Sweep sweep = plan_sweep(config, context);
+  require_codebooks(sweep);
   keep_shard(options.shard, sweep.points);
   note_disk(sweep, options);
   if (const std::string why = cpu::why_isas_are_missing(); !why.empty() && options.note) options.note(why);

@@ -193,7 +193,6 @@ TEST_F(CodebooksInCaches, FilesThatAreNotWholeAreRefused) {
           .make(parse_spec("contiguous/vq(file=" + file + ")").codec);
     });
   };
-  EXPECT_TRUE(contains(message((folder_ / "none.vq").string()), "No such file"));
   std::ifstream from(path_, std::ios::binary);
   std::string bytes((std::istreambuf_iterator<char>(from)), {});
   const auto changed = [&](const std::string& other) {
@@ -224,6 +223,11 @@ TEST_F(CodebooksInCaches, WhatTheyDoNotFitIsRefused) {
   }
   EXPECT_TRUE(contains(built("contiguous/" + vq(), kBookShape), "positions=cache"));
   EXPECT_TRUE(contains(built("tiered/split(k=f16,v=" + vq() + ")", kBookShape), "tiers"));
+  const std::string none =
+      "contiguous/vq(bits=2,file=" + (folder_ / "none.vq").string() + ")/full(positions=cache)";
+  EXPECT_TRUE(contains(built(none, kBookShape), "No such file"));
+  EXPECT_EQ(predicted_bytes(parse_spec(none), kBookShape, std::vector<int64_t>{7}),
+            predicted_bytes(parse_spec(whole), kBookShape, std::vector<int64_t>{7}));
   const std::string one = (folder_ / "one.vq").string();
   write_codebooks(one, random_codebooks(1));
   EXPECT_TRUE(contains(built("contiguous/vq(bits=2,file=" + one + ")/full(positions=cache)", kBookShape),

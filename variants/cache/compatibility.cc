@@ -64,7 +64,7 @@ constexpr Trait kOnGpu = [](const Pairing& of) { return of.gpu != nullptr; };
 constexpr Trait kLearned = [](const Pairing& of) {
   return std::ranges::any_of(of.codecs, [](const Codec& c) { return c.learned(); });
 };
-constexpr Trait kLearnedKeys = [](const Pairing& of) { return of.codec.k_books != nullptr; };
+constexpr Trait kLearnedKeys = [](const Pairing& of) { return of.codec.learned_keys(); };
 constexpr Trait kRotatesBefore = [](const Pairing& of) { return !rotates_at_read(of.spec); };
 constexpr Trait kAlways = [](const Pairing&) { return true; };
 

@@ -15,6 +15,7 @@ Stages::Stages(const Spec& s, const CacheShape& of, Memory& where)
       selection(selection_of(spec)),
       codec(codec_for(spec, shape)),
       unit(unit_layout(codec, shape)) {
+  codec.require_codebooks();
   placement = placement_of(spec).make(spec.placement, placement_context(spec, shape, unit, &memory));
   if (rotates_at_read(spec)) rotated.emplace(shape.rope, shape.head_dim, memory);
   if (codec.rotates()) hadamard.emplace(shape, codec, memory);

@@ -45,7 +45,9 @@ Codec make_split(const Stage& stage) {
           .k_error = k.k_error,
           .v_error = v.v_error,
           .k_books = k.k_books,
-          .v_books = v.v_books};
+          .v_books = v.v_books,
+          .k_absent = k.k_absent,
+          .v_absent = v.v_absent};
 }
 
 Parameter side_parameter(std::string_view name, std::string_view help) {

@@ -9,6 +9,7 @@
 // Without a file all have the same codebooks, made for N(0,1): signs of the mean magnitude, then those of what it leaves. The
 // mean square errors are 1 - 2 / pi and 0.1305.
 #include <cmath>
+#include <filesystem>
 #include <stdexcept>
 
 #include "kernels/format/vq.h"
@@ -33,6 +34,10 @@ Codec make_vq(const Stage& stage) {
               .k_error = {0.93 * error, 1.07 * error},
               .v_error = {0.93 * error, 1.07 * error}};
   if (file.empty()) return codec;
+  if (!std::filesystem::exists(file)) {
+    codec.k_absent = codec.v_absent = file;
+    return codec;
+  }
   codec.k_books = codec.v_books = read_codebooks(file);
   if (codec.k_books->codebooks < bits)
     throw std::invalid_argument("'" + file + "' has " + std::to_string(codec.k_books->codebooks) +

@@ -90,6 +90,12 @@ std::string Codebooks::of() const {
          std::to_string(head_dim);
 }
 
+void Codec::require_codebooks() const {
+  for (const std::string* absent : {&k_absent, &v_absent}) {
+    if (!absent->empty()) read_codebooks(*absent);
+  }
+}
+
 HeadTables Codec::tables(int layer, int kv_head) const {
   const int own = layers.empty() ? layer : layers[static_cast<size_t>(layer)];
   const auto of = [&](const std::shared_ptr<const Codebooks>& books, bool is_v) {

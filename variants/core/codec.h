@@ -47,12 +47,17 @@ struct Codec {
 
   // Codebooks learned from a model's K and V, where an encoding has such (kernels/format/vq.h); else null.
   std::shared_ptr<const Codebooks> k_books = {}, v_books = {};
+  // Files of learned codebooks that are not here: sizes are known without them, and nothing else is.
+  std::string k_absent = {}, v_absent = {};
   // The model's numbers of the cache's layers; empty: the same.
   std::vector<int> layers = {};
 
   // The codebooks of a head of the cache's.
   HeadTables tables(int layer, int kv_head) const;
-  bool learned() const { return k_books || v_books; }
+  bool learned_keys() const { return k_books || !k_absent.empty(); }
+  bool learned() const { return learned_keys() || v_books || !v_absent.empty(); }
+  // Throws what read_codebooks() throws where a file is not here.
+  void require_codebooks() const;
   bool rotates() const { return k_rotation != Rotation::kNone || v_rotation != Rotation::kNone; }
   // Rows that are encoded and moved together.
   int64_t unit_rows() const { return std::max<int64_t>({k.group, v.group, rows_together, mean_rows}); }
