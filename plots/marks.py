@@ -148,14 +148,14 @@ def scale(colours: dict[str, str]) -> alt.Scale:
     return alt.Scale(domain=list(colours), range=list(colours.values()))
 
 
-def length_choice(lengths: pl.Series) -> alt.Parameter:
-    """`length`, a menu of the lengths with the longest chosen; a constant where there is only one."""
+def length_choice(lengths: pl.Series, chosen: int | None = None) -> alt.Parameter:
+    """`length`, a menu of the lengths with the longest chosen, or `chosen`; a constant where there is only one."""
     options = sorted(set(lengths))
     if len(options) == 1:
         return alt.param(name="length", value=options[0])
     labels = [length_text(length) for length in options]
     menu = alt.binding_select(options=options, labels=labels, name="sequence length ")
-    return alt.param(name="length", value=options[-1], bind=menu)
+    return alt.param(name="length", value=options[-1] if chosen is None else chosen, bind=menu)
 
 
 def panel_columns(count: int) -> int:
