@@ -21,6 +21,7 @@ struct PlannedRun {
   std::string source, name;
   std::vector<config::Config> configs;  // one a seed
   std::vector<fs::path> folders;
+  bool takes_model = false;  // that of the options
 };
 
 bool wanted(const Statement& s, const ReproduceOptions& options) {
@@ -52,7 +53,9 @@ std::set<std::string> runs_needed(const ClaimFile& file, const ReproduceOptions&
 // The run's config goes into the folder first: the driver reads configs from files.
 PlannedRun plan_run(const ClaimFile& file, const std::string& name, const ReproduceOptions& options) {
   const ClaimRun& run = file.runs.at(name);
-  PlannedRun planned{file.name, name, {}, {}};
+  PlannedRun planned;
+  planned.source = file.name;
+  planned.name = name;
   if (!run.results.empty()) {
     planned.folders.push_back(committed_run(run.results));
     return planned;
@@ -66,13 +69,15 @@ PlannedRun plan_run(const ClaimFile& file, const std::string& name, const Reprod
   if (seeds.empty()) seeds = {-1};
   for (const int64_t seed : seeds) {
     try {
-      planned.configs.push_back(experiments::load_config(config.string(), {.set = set,
-                                                                           .seed = seed,
-                                                                           .threads = options.threads,
-                                                                           .isa = "",
-                                                                           .device = "",
-                                                                           .arithmetic = "",
-                                                                           .workload = {}}));
+      config::Overrides overrides;
+      overrides.set = set;
+      overrides.seed = seed;
+      overrides.threads = options.threads;
+      planned.configs.push_back(experiments::load_config(config.string(), overrides));
+      if (options.workload.model.empty() || planned.configs.back().workload.model.empty()) continue;
+      overrides.workload = options.workload;
+      planned.configs.back() = experiments::load_config(config.string(), overrides);
+      planned.takes_model = true;
     } catch (const std::invalid_argument& e) {
       throw std::invalid_argument(file.path + ": [run." + name + "]: " + e.what());
     }
@@ -90,6 +95,10 @@ std::vector<PlannedRun> plan(const std::vector<ClaimFile>& files, const Reproduc
       for (const std::string& name : runs_needed(file, options))
         runs.push_back(plan_run(file, name, options));
     }
+    const auto takes_model = [](const PlannedRun& run) { return run.takes_model; };
+    if (!options.workload.model.empty() && std::none_of(runs.begin(), runs.end(), takes_model))
+      throw std::invalid_argument(
+          "--model has no use: no run of these claims reads a model, as one of 003/int8 does");
   } catch (const std::invalid_argument&) {
     fs::remove_all(options.out);  // it was new or empty: the same command may be given again
     throw;

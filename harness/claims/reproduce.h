@@ -20,6 +20,7 @@ struct ReproduceOptions {
   bool quick = false;                         // only figures whose verdict does not depend on the machine
   bool tables = false;                        // only figures of the sources' tables
   int threads = 0;                            // 0: one a core
+  config::WorkloadConfig workload = {};       // a model, tokenizer and texts in place of those that runs read
   int64_t measured_up_to = int64_t{1} << 30;  // bytes of the largest cache that is filled and counted
   std::function<bool()> stop;
   std::function<void(const std::string& line)> note;
@@ -33,7 +34,8 @@ struct Reproduction {
   std::vector<FigureResult> figures;
 };
 
-// Throws std::invalid_argument for a mistake that the user can fix, before anything is run where that can be known. `files` must
+// Committed runs and those of synthetic rows keep what they have. Throws std::invalid_argument for a mistake that the user can fix,
+// as a model in place of none, before anything is run where that can be known. `files` must
 // outlive the figures.
 Reproduction reproduce(const std::vector<ClaimFile>& files, const ReproduceOptions& options);
 

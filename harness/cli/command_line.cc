@@ -67,6 +67,17 @@ void add_table_option(CLI::App& app, bool& full) {
       ->check(one_of({"short", "full"}));
 }
 
+void add_workload_options(CLI::App& app, config::WorkloadConfig& workload, const std::string& purpose) {
+  app.add_option(
+      "--model", workload.model,
+      "llama2.c weights, a Hugging Face folder, a GGUF file, or a name of `kvlab models`, " + purpose);
+  app.add_option("--tokenizer", workload.tokenizer, "tokenizer of that model; none for token ids");
+  app.add_option(
+         "--text", workload.texts,
+         "text for the model, or token ids (.npy, .u16, .u32); again for a second text, read by itself")
+      ->allow_extra_args(false);
+}
+
 void add_options(CLI::App& app, RunOptions& options) {
   app.add_option("config", options.config, "a sweep config, as configs/quickstart.toml")->required();
   app.add_option("--set", options.overrides.set, "override a key: --set sweep.seq_len=[256,512]")
@@ -84,14 +95,7 @@ void add_options(CLI::App& app, RunOptions& options) {
       ->check(one_of({"exact", "int8"}));
   app.add_option("--device", options.overrides.device, "device that holds the caches: cpu or cuda")
       ->check(one_of({"cpu", "cuda"}));
-  app.add_option("--model", options.overrides.workload.model,
-                 "llama2.c weights or a Hugging Face folder: measure on a real model's K and V");
-  app.add_option("--tokenizer", options.overrides.workload.tokenizer,
-                 "llama2.c tokenizer of that model; none for token ids");
-  app.add_option(
-         "--text", options.overrides.workload.texts,
-         "text for the model, or token ids (.npy, .u16, .u32); again for a second text, read by itself")
-      ->allow_extra_args(false);
+  add_workload_options(app, options.overrides.workload, "to measure on its K and V");
   app.add_flag("--resume", options.resume, "resume an interrupted run in --out");
   app.add_option("--shard", options.shard, "only the i-th of n parts of the sweep points, as 2/4");
   app.add_option("--list-shards", options.list_shards,
@@ -111,6 +115,7 @@ void add_options(CLI::App& app, ReproduceOptions& options) {
   app.add_option("--out", options.out,
                  "results folder (default: results/local/reproduce-TIME in the project folder)");
   app.add_option("--threads", options.threads, "threads (default: one a core)")->check(CLI::Range(1, 4096));
+  add_workload_options(app, options.workload, "in place of the models that runs of these claims read");
   app.add_flag("--quick", options.quick,
                "skip timed claims: only verdicts that do not depend on the machine");
   app.add_flag("--tables", options.tables,

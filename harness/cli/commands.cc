@@ -207,6 +207,7 @@ int reproduce(const ReproduceOptions& options) {
                                 .quick = options.quick,
                                 .tables = options.tables,
                                 .threads = options.threads,
+                                .workload = options.workload,
                                 .measured_up_to = io::parse_bytes(options.measure, "--measure"),
                                 .stop = is_stopped,
                                 .note = [&](const std::string& line) { progress->note(line); },

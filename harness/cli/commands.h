@@ -54,7 +54,8 @@ struct ReproduceOptions {
   std::string out;                 // same as RunOptions::out
   bool list = false, quick = false, tables = false, no_plots = false;
   int threads = 0;
-  std::string measure = "1GiB";  // caches up to this size are built, filled and counted
+  config::WorkloadConfig workload;  // model, tokenizer and texts
+  std::string measure = "1GiB";     // caches up to this size are built, filled and counted
 };
 int reproduce(const ReproduceOptions& options);
 

@@ -155,7 +155,25 @@ def test_a_search_without_a_hit_is_one_line(words, message):
     assert_refused(kvlab("reproduce", "--list", *words), message)
 
 
+MODEL = HOME / "configs/models/kvlab-recall-1m"
+
+
+def test_a_model_of_ones_own_takes_the_place_of_the_claims(tmp_path):
+    out = tmp_path / "out"
+    named = ["--model", MODEL / "kvlab-recall-1m.bin", "--tokenizer", MODEL / "tok512.bin", "--text", MODEL / "stream.txt"]
+    done = succeeded(reproduce("003/int8", "--out", out, "--no-plots", *named))
+    assert "int8 deviates by about 0.5 %" in done.stdout
+    (env,) = out.glob("runs/003-tract-in-place-real_bits/env.json")
+    assert json.loads(env.read_text())["text"]["name"] == "stream.txt"
+    synthetic = json.loads((out / "runs/003-tract-in-place-bits-seed1/env.json").read_text())
+    assert "text" not in synthetic
+    committed = {row["figure"]: row for row in table(HOME / "results/epyc-2core/reproduce/claims.csv") if row["claim"] == "int8"}
+    changed = [row["figure"] for row in table(out / "claims.csv") if row["measured"] != committed[row["figure"]]["measured"]]
+    assert len(changed) == 1, changed
+
+
 @pytest.mark.parametrize("arguments, message", [
+    (["003/round-trip", "--model", MODEL], "--model has no use: no run of these claims reads a model"),
     (["005"], "'005' names no claim file; there are 000-design-answer"),
     (["00"], "'00' names several claim files"),
     (["tract"], "claims contain it: 003-tract-in-place/update"),

@@ -73,6 +73,14 @@ def test_a_known_question_is_compressed_with_the_text(results, tmp_path):
     assert before["contiguous", "10"]["credit"] == after["contiguous", "10"]["credit"]
 
 
+def test_of_two_questions_only_the_first_is_known(tmp_path):
+    config = tmp_path / "c.toml"
+    config.write_text(CONFIG)
+    succeeded(run(config, tmp_path / "run", {"task.task": "two", "task.query": "before", "task.depth": 50}))
+    kept = by_cache_and_depth(tmp_path / "run")["paged/f16/snapkv(budget=64)", "50"]["kept_tokens"]
+    assert float(kept) > 64 + 20  # the first answer, the second question and its answer follow the cut
+
+
 @pytest.mark.parametrize(("settings", "message"), [
     ({"task.task": "needle"}, "no task 'needle'; known: single, keys, two, queries, values, lookup, variables, words, copy"),
     ({"task.query": "never"}, "'never' is neither \"before\" nor \"after\""),

@@ -102,6 +102,23 @@ TEST_P(FamilyOverCaches, PoliciesThatEvictNothingGiveTheSameLogits) {
   EXPECT_GT(test::largest_difference(model.over("contiguous/f32/h2o(heavy=8,recent=8)", 1), want), 1e-3);
 }
 
+// Caches share rows of the residual, angles and gates until their answers differ.
+TEST_P(FamilyOverCaches, CachesInCompanyPredictWhatTheyPredictAlone) {
+  const Loaded model(GetParam());
+  const std::vector<int> ids = test::family_tokens();
+  const measure::Passages passages{.sequences = 1, .length = kTokens - 1, .ids = ids};
+  const std::vector<LayerSpecs> specs = {parse_spec("paged/f32"), parse_spec("contiguous/token(bits=4)"),
+                                         parse_spec("contiguous/f16"), parse_spec("concat/token(bits=4)"),
+                                         parse_spec("contiguous/h2o(heavy=8,recent=8)")};
+  const measure::StepSchedule schedule{.prompt = 20, .step = 1};
+  const auto together = measure::read_specs(*model, passages, schedule, specs);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const auto alone = measure::read_specs(*model, passages, schedule, {&specs[i], 1}).front();
+    for (size_t at = 0; at < alone.size(); ++at)
+      ASSERT_NEAR(together[i][at].loss, alone[at].loss, 2e-4) << specs[i].print() << " " << at;
+  }
+}
+
 // The way `quality` and `recall` read, and `generate` writes.
 TEST_P(FamilyOverCaches, QualityReadsAndGenerateWrites) {
   const Loaded model(GetParam());
