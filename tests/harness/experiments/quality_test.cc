@@ -231,7 +231,8 @@ TEST_F(TinyReading, CachesThatAnswerAlikeAreMultipliedOnce) {
     read(p, {.prompt = 20, .step = 1}, texts);
     return parts.multiply_adds();
   };
-  const int64_t one = work({}), ring = work({"contiguous/ring(window=20)"}), coded = work({"paged/token(bits=8)"});
+  const int64_t one = work({}), ring = work({"contiguous/ring(window=20)"}),
+                coded = work({"paged/token(bits=8)"});
   EXPECT_EQ(work({"paged", "segmented(rows=16)", "concat"}), one);
   EXPECT_EQ(work({"paged", "segmented/ring(window=20)", "concat/ring(window=20)"}), ring);
   // The first layer's q, k and v come before any answer.
