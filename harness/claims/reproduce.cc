@@ -74,10 +74,11 @@ PlannedRun plan_run(const ClaimFile& file, const std::string& name, const Reprod
       overrides.seed = seed;
       overrides.threads = options.threads;
       planned.configs.push_back(experiments::load_config(config.string(), overrides));
-      if (options.workload.model.empty() || planned.configs.back().workload.model.empty()) continue;
-      overrides.workload = options.workload;
-      planned.configs.back() = experiments::load_config(config.string(), overrides);
-      planned.takes_model = true;
+      if (!options.workload.model.empty() && !planned.configs.back().workload.model.empty()) {
+        overrides.workload = options.workload;
+        planned.configs.back() = experiments::load_config(config.string(), overrides);
+        planned.takes_model = true;
+      }
     } catch (const std::invalid_argument& e) {
       throw std::invalid_argument(file.path + ": [run." + name + "]: " + e.what());
     }

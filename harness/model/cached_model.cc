@@ -125,37 +125,39 @@ std::vector<float> CachedModel::step(std::span<const int> ids, int64_t n, Model:
   return step_together({&alone, 1}, ids, n, wanted).logits;
 }
 
-CachedModel::Together CachedModel::step_together(std::span<CachedModel* const> models,
-                                                 std::span<const int> ids, int64_t n, Model::Wanted wanted) {
-  const Seconds whole;
-  const Model& model = models.front()->model_;
-  const ModelConfig& config = model.config();
-  const auto each = std::ssize(ids);
-  std::vector<Alike> groups;
-  std::vector<int> tokens;
-  std::vector<int64_t> positions, logits_of;
-  std::vector<Rotary> rotary;
-  for (size_t at = 0; at < models.size(); ++at) {
-    const auto same = std::find_if(groups.begin(), groups.end(), [&](const Alike& group) {
-      return models[group.front()]->rotary_ == models[at]->rotary_;
-    });
-    if (same != groups.end()) {
-      same->push_back(at);
-      continue;
+// A step of several models: which share rows, and the tokens of a row each of every group.
+struct CachedModel::Company {
+  std::span<CachedModel* const> models;
+  int64_t each;  // rows of a group
+  std::vector<Alike> groups = {};
+  std::vector<int> tokens = {};
+  std::vector<int64_t> positions = {}, wanted = {};
+  std::vector<Rotary> rotary = {};
+  std::vector<std::vector<float>> answers = std::vector<std::vector<float>>(models.size());
+  double in_caches = 0;
+
+  // Models whose caches get the same queries and keys share rows at first.
+  void group(std::span<const int> ids, int64_t n, Model::Wanted logits_of) {
+    for (size_t at = 0; at < models.size(); ++at) {
+      const Rotary own = models[at]->rotary_;
+      const auto same = std::find_if(groups.begin(), groups.end(), [&](const Alike& group) {
+        return models[group.front()]->rotary_ == own;
+      });
+      if (same != groups.end()) {
+        same->push_back(at);
+        continue;
+      }
+      groups.push_back({at});
+      for (const int64_t one : logits_of.value_or(std::span<const int64_t>()))
+        wanted.push_back(std::ssize(tokens) + one);
+      tokens.insert(tokens.end(), ids.begin(), ids.end());
+      rotary.insert(rotary.end(), ids.size(), own);
+      for (int64_t i = 0; i < each; ++i) positions.push_back(models.front()->tokens_ + i % n);
     }
-    groups.push_back({at});
-    if (wanted) {
-      for (const int64_t one : *wanted) logits_of.push_back(std::ssize(tokens) + one);
-    }
-    tokens.insert(tokens.end(), ids.begin(), ids.end());
-    rotary.insert(rotary.end(), ids.size(), models[at]->rotary_);
-    for (int64_t i = 0; i < each; ++i) positions.push_back(models.front()->tokens_ + i % n);
   }
 
-  double in_caches = 0;
-  std::vector<std::vector<float>> answers(models.size());
-  // Calls work(model, first of its rows, its answer) for each model, whose answer has `values` values.
-  const auto answer = [&](int64_t heads, int64_t values, std::vector<float>& out, const auto& work) {
+  // Calls work(model, first of its rows, its answer) for each model, whose answer has `values` values; see part().
+  std::vector<int64_t> answer(int64_t heads, int64_t values, std::vector<float>& out, const auto& work) {
     std::vector<int64_t> first(models.size());
     for (size_t group = 0; group < groups.size(); ++group) {
       for (const size_t m : groups[group]) first[m] = static_cast<int64_t>(group) * each;
@@ -169,30 +171,40 @@ CachedModel::Together CachedModel::step_together(std::span<CachedModel* const> m
       if (models[m]->failure_) answers[m].clear();
     }
     return part(answers, heads, each, groups, out);
-  };
+  }
+};
+
+CachedModel::Together CachedModel::step_together(std::span<CachedModel* const> models,
+                                                 std::span<const int> ids, int64_t n, Model::Wanted wanted) {
+  const Seconds whole;
+  const Model& model = models.front()->model_;
+  const ModelConfig& config = model.config();
+  const auto each = std::ssize(ids);
+  Company all{.models = models, .each = each};
+  all.group(ids, n, wanted);
   const Model::Parting layers{
       .attention =
           [&](int layer, int64_t rows, const float* q, const float* k, const float* v,
               std::vector<float>& out) {
-            return answer(config.q_heads, each * config.q_heads * config.head_dim(), out,
-                          [&](CachedModel& m, int64_t first, float* own) {
-                            const int64_t at = first * config.head_dim();
-                            m.attend(layer, n, rows, q + at, k + at, v + at, own);
-                          });
+            return all.answer(config.q_heads, each * config.q_heads * config.head_dim(), out,
+                              [&](CachedModel& m, int64_t first, float* own) {
+                                const int64_t at = first * config.head_dim();
+                                m.attend(layer, n, rows, q + at, k + at, v + at, own);
+                              });
           },
       .recurrence =
           [&](int layer, int64_t, const float* projected, std::vector<float>& out) {
             const int64_t width = model.weights().layers[static_cast<size_t>(layer)].recurrent_out.cols();
-            return answer(1, each * width, out, [&](CachedModel& m, int64_t first, float* own) {
+            return all.answer(1, each * width, out, [&](CachedModel& m, int64_t first, float* own) {
               m.recur(layer, n, projected + first * projected_values(config.linear), own);
             });
           }};
-  Together result{.logits = model.forward(tokens, positions, layers, rotary,
-                                          wanted ? Model::Wanted(logits_of) : std::nullopt),
+  Together result{.logits = model.forward(all.tokens, all.positions, layers, all.rotary,
+                                          wanted ? Model::Wanted(all.wanted) : std::nullopt),
                   .group = std::vector<int64_t>(models.size(), -1)};
-  const double share = (whole.so_far() - in_caches) / static_cast<double>(models.size());
-  for (size_t group = 0; group < groups.size(); ++group) {
-    for (const size_t m : groups[group]) {
+  const double share = (whole.so_far() - all.in_caches) / static_cast<double>(models.size());
+  for (size_t group = 0; group < all.groups.size(); ++group) {
+    for (const size_t m : all.groups[group]) {
       result.group[m] = static_cast<int64_t>(group);
       models[m]->tokens_ += n;
       models[m]->shared_seconds_ += share;

@@ -73,6 +73,8 @@ class CachedModel : public Decoder {
   double shared_seconds() const { return shared_seconds_; }
 
  private:
+  struct Company;
+
   std::vector<float> step(std::span<const int> ids, int64_t n, Model::Wanted wanted);
   // Calls work(model, its index) for each that has not failed. Returns the seconds until all have done it.
   static double each_alone(std::span<CachedModel* const> models,
