@@ -42,11 +42,10 @@ class CachedModel : public Decoder {
   std::vector<float> step(std::span<const int> ids, int64_t n) override { return step(ids, n, {}); }
   // The same as a part of a prompt: logits of the last token of each sequence, [sequences, vocab_size].
   std::vector<float> prompt(std::span<const int> ids, int64_t n) override;
-  // What a step gave several models.
+  // The result of a step of several models. Those whose caches answered with the same bits are a group; failed ones are in none.
   struct Together {
-    std::vector<float> logits;  // [groups, wanted, vocab_size]
-    std::vector<int64_t>
-        group;  // [models]; those whose caches answered with the same bits are one. Failed ones have -1
+    std::vector<float> logits;   // [groups, wanted, vocab_size]
+    std::vector<int64_t> group;  // [models]; -1: none
   };
   // Gives the sequences of each of these models the same next n tokens, ids [sequences, n], as one step. The models have
   // the same weights, number of sequences and tokens so far. The rows of all lie side by side in each product, and models

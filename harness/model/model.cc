@@ -50,7 +50,7 @@ void normalise_heads(const std::vector<float>& weight, float epsilon, Matrix& x)
   Eigen::Map<Matrix>(x.data(), rows, head_dim) = heads;
 }
 
-// What goes from layer to layer.
+// A step between two layers.
 struct Rows {
   Matrix x;                      // the residual, [rows, dim]
   Matrix angles, window_angles;  // of config().rope, and of window_rope where it is another
