@@ -47,8 +47,9 @@ class ReadingRun {
 
   // Returns false if stopped.
   bool run(std::vector<ReadingCell>& cells) {
+    const double times = schedule_.step > 1 ? 2 : 1;  // the second is check_chunks
     measure::PointProgress progress(
-        control_, static_cast<double>(passages_.length) * static_cast<double>(cells.size()));
+        control_, times * static_cast<double>(passages_.length) * static_cast<double>(cells.size()));
     for (size_t begin = 0; begin < cells.size();) {
       size_t end = begin;
       while (end < cells.size() && cells[end].cell->group == cells[begin].cell->group) ++end;
@@ -81,7 +82,7 @@ class ReadingRun {
     for (ReadingCell* c : read) {
       if (c->reading) measure::attempt(*c->cell, [&] { close(*c); });
     }
-    return true;
+    return schedule_.step == 1 || check_chunks(read, go_on);
   }
 
   bool open(ReadingCell& c) const {
@@ -109,25 +110,43 @@ class ReadingRun {
         tokens / (reading.decoder.cache_seconds() + reading.decoder.shared_seconds());
     cell.cache.reset();
     cell.result[results::kStatus] = results::Status::kOk;
-    if (schedule_.step > 1) check_chunks(c);
   }
 
-  // Reads the first sequence again, token by token.
-  void check_chunks(ReadingCell& c) const {
-    const measure::StepSchedule& chunked = schedule_;
+  // Reads the first sequence again, token by token, for all cells at once. Returns false if stopped.
+  bool check_chunks(std::span<ReadingCell* const> read, const std::function<bool(int64_t)>& go_on) const {
+    std::vector<const ReadingCell*> good;
+    std::vector<LayerSpecs> specs;
+    for (const ReadingCell* c : read) {
+      if (!measure::runs(*c->cell)) continue;
+      good.push_back(c);
+      specs.push_back(c->cell->spec);
+    }
+    if (good.empty()) return true;
     measure::Passages first = passages_;
     first.sequences = 1;
-    const measure::StepSchedule decode{.prompt = chunked.prompt, .step = 1};
-    const std::vector<measure::Prediction> again =
-        measure::read_specs(model_, first, decode, {&c.cell->spec, 1}, point_.context->gpu()).front();
+    const measure::StepSchedule decode{.prompt = schedule_.prompt, .step = 1};
+    std::vector<std::vector<measure::Prediction>> again;
+    try {
+      again = measure::read_specs(model_, first, decode, specs, point_.context->gpu(), go_on);
+    } catch (...) {
+      for (const ReadingCell* c : good) measure::attempt(*c->cell, [] { throw; });
+      return true;
+    }
+    if (again.empty()) return false;
+    for (size_t i = 0; i < good.size(); ++i)
+      measure::attempt(*good[i]->cell, [&] { check_chunks(*good[i], again[i]); });
+    return true;
+  }
+
+  void check_chunks(const ReadingCell& c, std::span<const measure::Prediction> again) const {
     double difference = 0;
     for (int64_t i = passages_.first; i < passages_.length; ++i) {
       const auto at = static_cast<size_t>(i);
       const double change = std::abs(again[at].loss - c.reading->predictions[at].loss);
       if (!(change <= difference)) difference = change;  // NaN stays
     }
-    record_chunks(*c.cell, chunked.step, difference, [&] {
-      return measure::replay_difference(model_, passages_, passages_.length, chunked, c.cell->spec,
+    record_chunks(*c.cell, schedule_.step, difference, [&] {
+      return measure::replay_difference(model_, passages_, passages_.length, schedule_, c.cell->spec,
                                         model::Rotary::kTrained, point_.context->gpu());
     });
   }

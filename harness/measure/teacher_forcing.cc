@@ -138,7 +138,8 @@ bool read_together(const Passages& passages, const StepSchedule& schedule, Readi
 
 std::vector<std::vector<Prediction>> read_specs(const model::Model& model, const Passages& passages,
                                                 const StepSchedule& schedule,
-                                                std::span<const LayerSpecs> specs, cuda::Gpu* gpu) {
+                                                std::span<const LayerSpecs> specs, cuda::Gpu* gpu,
+                                                const std::function<bool(int64_t)>& go_on) {
   const ModelShape shape = cache_shape(model.config(), passages.sequences, passages.length);
   memory::Ledger ledger(INT64_MAX, gpu);  // serves all caches
   const auto full = build_cache(parse_spec("contiguous"), shape, ledger);
@@ -151,7 +152,7 @@ std::vector<std::vector<Prediction>> read_specs(const model::Model& model, const
     readings.push_back(std::make_unique<Reading>(model, *caches.back(), passages));
     pointers.push_back(readings.back().get());
   }
-  read_together(passages, schedule, reference, pointers, [](int64_t) { return true; });
+  if (!read_together(passages, schedule, reference, pointers, go_on)) return {};
   std::vector<std::vector<Prediction>> predictions;
   for (const auto& reading : readings) {
     if (reading->decoder.failure()) std::rethrow_exception(reading->decoder.failure());

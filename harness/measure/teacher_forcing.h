@@ -65,9 +65,11 @@ struct Reading {
 bool read_together(const Passages& passages, const StepSchedule& schedule, Reading& reference,
                    std::span<Reading* const> readings, const std::function<bool(int64_t tokens)>& go_on);
 
-// Predictions [sequences, length] of each spec alone, with caches on a GPU if there is one. Throws std::bad_alloc.
-std::vector<std::vector<Prediction>> read_specs(const model::Model& model, const Passages& passages,
-                                                const StepSchedule& schedule,
-                                                std::span<const LayerSpecs> specs, cuda::Gpu* gpu = nullptr);
+// Predictions [sequences, length] of each spec alone, with caches on a GPU if there is one; none at all if `go_on`, called as
+// above, returned false. Throws std::bad_alloc.
+std::vector<std::vector<Prediction>> read_specs(
+    const model::Model& model, const Passages& passages, const StepSchedule& schedule,
+    std::span<const LayerSpecs> specs, cuda::Gpu* gpu = nullptr,
+    const std::function<bool(int64_t tokens)>& go_on = [](int64_t) { return true; });
 
 }  // namespace kv::measure

@@ -18,20 +18,21 @@ ACCURACY = "right answers / questions"
 @figure(
     "task_depth",
     "Right answers by depth", "quality",
-    "Darker is better. A cell is the share of questions that a cache answers exactly; columns are how far into the context the line "
-    "stands that is asked for, rows caches from the most bytes down. A dark row with pale cells on its left has forgotten the beginning. "
-    "Tasks in which the full f32 cache itself is at or below the sweep's floor are left out.",
+    "Darker is better. A cell is the share of questions that a cache answers exactly; columns are the context's length and how far into it "
+    "the line stands that is asked for, rows caches from the most bytes down. A dark row with pale cells on its left has forgotten the "
+    "beginning, one with pale cells on its right fails in longer texts. Tasks in which the full f32 cache itself is at or below the sweep's "
+    "floor are left out.",
     own_style=True,
 )  # fmt: skip
 def task_depth(tables: Tables):
     rows, left_out = usable(tables)
-    length = pl.format("{} tokens", pl.col("seq_len").map_elements(length_text, return_dtype=pl.String))
-    rows = rows.with_columns(panel=pl.format("{} · {}", "asked", length))
-    rows = rows.sort("seq_len", "panel", maintain_order=True)
+    length, depth = pl.col("seq_len").map_elements(length_text, return_dtype=pl.String), pl.col("depth").map_elements("{:g}".format, return_dtype=pl.String)
+    rows = rows.with_columns(panel=pl.col("asked"), place=pl.format("{}, {} %", length, depth)).sort("seq_len", "depth", maintain_order=True)
+    places = rows["place"].unique(maintain_order=True).to_list()
     held = rows.group_by("variant").agg(pl.col("held_bytes_per_token").mean()).sort("held_bytes_per_token", "variant", descending=[True, False])
     axis = alt.Axis(title=None, labelLimit=0, labelExpr="truncate(datum.label,60,'center')")
     base = alt.Chart().encode(
-        alt.X("depth:O", title="depth of the line [% of the context]", axis=alt.Axis(labelAngle=0)),
+        alt.X("place:N", sort=places, title="tokens of the context, depth of the line", axis=alt.Axis(labelAngle=0)),
         alt.Y("variant:N", sort=held["variant"].to_list(), axis=axis),
         tooltip=task_tips(),
     )
@@ -40,7 +41,7 @@ def task_depth(tables: Tables):
     layers = base.mark_rect(stroke="white", strokeWidth=0.5).encode(colour), base.mark_text(fontSize=10).encode(text="label:N", color=ink)
     most = rows.group_by("panel").agg(pl.col("variant").n_unique())["variant"].max()
     chart = panels(alt.layer(*layers), rows, height=max(90, 18 * most))
-    return titled(chart.resolve_scale(y="independent") if rows["panel"].n_unique() > 1 else chart, who_forgets(rows) + left_out)
+    return titled(chart.resolve_scale(x="independent", y="independent") if rows["panel"].n_unique() > 1 else chart, who_forgets(rows) + left_out)
 
 
 @figure(

@@ -142,15 +142,14 @@ def tasks(files):
 
 
 def check_task_depth(spec, files):
-    """A panel a length; each share has its count."""
+    """A column a length and depth, in their order; each share has its count."""
     cells = tasks(files)
-    assert drawn(spec, "rect", "y", "x", "color") == points((row["variant"], row["depth"], row["accuracy"]) for row in cells)
-    counts = points((row["variant"], row["depth"], f"{row['right']:.0f}/{row['batch']:.0f}") for row in cells)
+    place = {row["cell"]: f"{'512' if row['seq_len'] == 512 else '1K'}, {row['depth']:g} %" for row in cells}
+    assert drawn(spec, "rect", "y", "x", "color") == points((row["variant"], place[row["cell"]], row["accuracy"]) for row in cells)
+    counts = points((row["variant"], place[row["cell"]], f"{row['right']:.0f}/{row['batch']:.0f}") for row in cells)
     assert drawn(spec, "text", "y", "x", "text") == counts
-    panel = spec["facet"]["field"]
-    shown = points((row[panel], row["variant"], row["depth"], row["accuracy"]) for row in spec["data"]["values"])
-    lengths = {length: f"single · question after compression · {text}" for length, text in ((512, "512 tokens"), (1024, "1K tokens"))}
-    assert shown == points((lengths[row["seq_len"]], row["variant"], row["depth"], row["accuracy"]) for row in cells)
+    in_order = sorted({(row["seq_len"], row["depth"], place[row["cell"]]) for row in cells})
+    assert spec["layer"][0]["encoding"]["x"]["sort"] == [name for _, _, name in in_order]
     assert " ".join(spec["title"]["text"]).endswith("; too hard for the model and left out: single at 90 % of 512")
 
 
