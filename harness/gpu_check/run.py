@@ -204,7 +204,14 @@ def stream(run: Run, stage: str, command: list[str]) -> str:
     if limit < 1:
         return "no time left"
     other: list[str] = []
-    code = run_for(limit, command, lambda line: run.add(json.loads(line)) if line.startswith("{") else other.append(line))
+
+    def take(line: str) -> None:
+        try:
+            run.add(json.loads(line)) if line.startswith("{") else other.append(line)
+        except ValueError:  # a line that ends where the program did
+            other.append(line)
+
+    code = run_for(limit, command, take)
     if code is None:
         run.add({"stage": stage, "status": "cut off", "reason": f"its {limit:.0f} s were over"})
         return "cut off"
@@ -267,8 +274,12 @@ def check(run: Run, program: Path, nvcc: str, stages: list[str]) -> None:
     run.environment["commit"] = run.environment["gpu"].pop("commit", "unknown")  # the program's, wherever it was built
     for stage in stages:
         began = time.monotonic()
-        outcome = (sanitize(run, stage, program, nvcc) if stage.endswith("check")
-                   else stream(run, stage, [str(program), stage]))
+        try:
+            outcome = (sanitize(run, stage, program, nvcc) if stage.endswith("check")
+                       else stream(run, stage, [str(program), stage]))
+        except OSError as error:
+            run.add({"stage": stage, "status": "failed", "reason": str(error)})
+            outcome = "failed"
         run.finish_stage(stage, outcome, began)
 
 
@@ -321,13 +332,15 @@ def refuse(reason: str) -> int:
     return 2
 
 
-def chosen(stages: str, program: Path | None) -> tuple[list[str], str]:
+def chosen(stages: str, program: Path | None, seconds: float) -> tuple[list[str], str]:
     """The stages to run, and the reason why they cannot be run, or nothing."""
     names = [name for name in LIMITS if name != "build"]
     asked = stages.split(",") if stages else names
     unknown = [name for name in asked if name not in names]
     if unknown:
         return [], f"no stage '{unknown[0]}'; there are {', '.join(names)}"
+    if not seconds > 0:
+        return [], f"--seconds is a time, such as 60, not {seconds:g}"
     if program and not os.access(program, os.X_OK):
         return [], f"'{program}' is no program; --program takes what --build made"
     return [name for name in names if name in asked], ""
@@ -348,7 +361,7 @@ def main() -> int:
         os.environ["NVCC_CCBIN"] = host
     if options.build:
         return build_alone(options.build, options.target)
-    stages, reason = chosen(options.stages, options.program)
+    stages, reason = chosen(options.stages, options.program, options.seconds)
     found, capability = driver.find_gpu()
     reason = reason or found
     nvcc, unfit = find_nvcc(driver.supported_cuda())

@@ -123,6 +123,8 @@ def test_a_stage_keeps_its_rows_however_it_ends(tmp_path, monkeypatch):
     assert [r["status"] for r in a_run.rows] == ["ok", "ok", "failed", "ok", "cut off"]
     lines = (tmp_path / "out" / "cells.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == a_run.rows
+    assert run.stream(a_run, "split", [sys.executable, "-c", f"print({json.dumps(row)!r}); print('{{\"stage', end=''); exit(3)"]) == "failed"
+    assert a_run.rows[-2:] == [row, {"stage": "split", "status": "failed", "reason": '{"stage'}]
     a_run.write()
     assert (tmp_path / "out" / "cells.csv").read_text().startswith("stage,name,status")
 
@@ -244,6 +246,19 @@ def test_the_command_leaves_its_results_and_a_line_a_stage(tmp_path, kernels, co
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"cells.csv", "cells.jsonl", "env.json"}
 
 
+def test_a_stage_that_cannot_start_leaves_the_others_theirs(tmp_path, monkeypatch):
+    (tmp_path / "compute-sanitizer").write_text(SANITIZER.replace("CODE", "0"))
+    (tmp_path / "compute-sanitizer").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    program = tmp_path / "of another machine"
+    program.write_bytes(b"\x7fELF of none")
+    program.chmod(0o755)
+    a_run = run.Run(tmp_path / "out")
+    run.check(a_run, program, "nvcc", ["wrappers", "memcheck"])
+    assert {stage: told["status"] for stage, told in a_run.environment["stages"].items()} == {"wrappers": "failed", "memcheck": "ok"}
+    assert "Exec format error" in a_run.rows[0]["reason"] and a_run.rows[1]["status"] == "ok"
+
+
 @pytest.mark.skipif(has_driver(), reason="this machine has a GPU")
 def test_a_program_built_elsewhere_runs_the_stages_asked_for(tmp_path):
     environment = pretend(tmp_path / "the tools")
@@ -256,7 +271,8 @@ def test_a_program_built_elsewhere_runs_the_stages_asked_for(tmp_path):
     assert done.returncode == 0, done.stderr
     saved = json.loads((tmp_path / "out" / "env.json").read_text())
     assert list(saved["stages"]) == ["wrappers", "kernels"]
-    for wrong, reason in ((["--stages", "kernel"], "no stage 'kernel'"), (["--program", tmp_path / "none"], "is no program")):
+    for wrong, reason in ((["--stages", "kernel"], "no stage 'kernel'"), (["--program", tmp_path / "none"], "is no program"),
+                          (["--seconds", "0"], "--seconds is a time")):
         refused = subprocess.run([*command, "--out", tmp_path / "none", *wrong], **options)
         assert refused.returncode == 2 and reason in refused.stderr and refused.stderr.count("\n") == 1
     assert not (tmp_path / "none").exists()
