@@ -4,6 +4,8 @@
 option(KVLAB_CUDA "Build the GPU kernels" OFF)
 file(GLOB_RECURSE KVLAB_CUDA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu)
 
+set(KVLAB_DRIVER_CUDA "" CACHE STRING "The newest CUDA that the driver runs, such as 12.8; a newer nvcc is refused")
+
 set(why_not "")
 if(NOT KVLAB_CUDA STREQUAL "ON")
   set(why_not "KVLAB_CUDA is not ON; `./kvlab ... --device cuda` turns it on")
@@ -13,26 +15,34 @@ else()
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES "80-real;89;90a-real")  # Ampere, Ada with its fp8, whose intermediate code Blackwell runs, and Hopper
   endif()
-  # Where NVIDIA's installer puts it, which few have in PATH. Told by the environment, since check_language only tries
-  # a compiler that it finds itself; and one that was not tried may be broken, which would end the configuration.
-  find_program(KVLAB_NVCC nvcc HINTS /usr/local/cuda/bin)
-  mark_as_advanced(KVLAB_NVCC)
-  if(NOT DEFINED ENV{CUDACXX} AND KVLAB_NVCC)
-    set(ENV{CUDACXX} ${KVLAB_NVCC})
+  # Told by the environment, since check_language tries only a compiler that it finds itself; and one that was not tried may be
+  # broken, which would end the configuration.
+  if(CMAKE_CUDA_COMPILER)
+    set(ENV{CUDACXX} "${CMAKE_CUDA_COMPILER}")
   endif()
+  if(CMAKE_CUDA_HOST_COMPILER)
+    set(ENV{CUDAHOSTCXX} "${CMAKE_CUDA_HOST_COMPILER}")
+  endif()
+  execute_process(COMMAND ${CMAKE_CURRENT_LIST_DIR}/find_nvcc.sh ${KVLAB_DRIVER_CUDA}
+    OUTPUT_VARIABLE nvcc RESULT_VARIABLE none OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(none)
+    set(why_not "${nvcc}")
+  endif()
+endif()
+
+if(why_not STREQUAL "")
+  set(ENV{CUDACXX} "${nvcc}")
   include(CheckLanguage)
   check_language(CUDA)
   if(NOT CMAKE_CUDA_COMPILER)
-    set(why_not "no CUDA compiler that works; install the CUDA toolkit, or set CUDACXX to its nvcc")
+    set(why_not "${nvcc} compiles nothing here; set CUDACXX to another nvcc, or CUDAHOSTCXX to a g++ that it takes")
   endif()
 endif()
 
 if(why_not STREQUAL "")
   enable_language(CUDA)
   find_package(CUDAToolkit QUIET)
-  if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.4)
-    set(why_not "CUDA ${CMAKE_CUDA_COMPILER_VERSION} is too old: 12.4 is needed; set CUDACXX to a newer nvcc")
-  elseif(NOT TARGET CUDA::cudart_static)
+  if(NOT TARGET CUDA::cudart_static)
     set(why_not "${CMAKE_CUDA_COMPILER} comes without CUDA's runtime library")
   endif()
 endif()

@@ -82,31 +82,12 @@ class Run:
             writer.writerows(self.rows)
 
 
-def find_nvcc() -> str | None:
-    for candidate in (os.environ.get("CUDACXX"), shutil.which("nvcc"), "/usr/local/cuda/bin/nvcc"):
-        if candidate and Path(candidate).is_file():
-            return candidate
-    return None
-
-
-OLDEST_CUDA = (12, 4)
-RELEASE = re.compile(r"release (\d+)\.(\d+)")
-
-
-def wrong_toolkit(nvcc: str | None, driver_cuda: int) -> str:
-    """The reason why this compiler's programs cannot be built or run here, or nothing. `driver_cuda`: 12040 is 12.4."""
-    if not nvcc:
-        return "no CUDA compiler here; install the CUDA toolkit (12.4 or newer), or set CUDACXX to its nvcc"
-    found = RELEASE.search(output_of(nvcc, "--version"))
-    if not found:
-        return f"{nvcc} does not say its version; set CUDACXX to the nvcc of a CUDA toolkit"
-    version = (int(found[1]), int(found[2]))
-    if version < OLDEST_CUDA:
-        return f"{nvcc} is of CUDA {version[0]}.{version[1]}, and 12.4 is needed; set CUDACXX to a newer nvcc"
-    if version[0] > driver_cuda // 1000:
-        return (f"{nvcc} is of CUDA {version[0]}.{version[1]}, and the driver runs no newer than "
-                f"{driver_cuda // 1000}.{driver_cuda % 1000 // 10}; update it, or set CUDACXX to an older nvcc")
-    return ""
+def find_nvcc(driver_cuda: int = 0) -> tuple[str, str]:
+    """The compiler that CMake chooses, too, and nothing; or nothing, and the reason why none will do for the driver (12040 is 12.4)."""
+    driver = [f"{driver_cuda // 1000}.{driver_cuda % 1000 // 10}"] if driver_cuda else []
+    done = subprocess.run([str(HOME / "harness/cmake/find_nvcc.sh"), *driver], capture_output=True, text=True)
+    line = done.stdout.strip()
+    return (line, "") if done.returncode == 0 else ("", line)
 
 
 def wrong_folder(out: Path) -> str:
@@ -223,7 +204,14 @@ def stream(run: Run, stage: str, command: list[str]) -> str:
     if limit < 1:
         return "no time left"
     other: list[str] = []
-    code = run_for(limit, command, lambda line: run.add(json.loads(line)) if line.startswith("{") else other.append(line))
+
+    def take(line: str) -> None:
+        try:
+            run.add(json.loads(line)) if line.startswith("{") else other.append(line)
+        except ValueError:  # a line that ends where the program did
+            other.append(line)
+
+    code = run_for(limit, command, take)
     if code is None:
         run.add({"stage": stage, "status": "cut off", "reason": f"its {limit:.0f} s were over"})
         return "cut off"
@@ -286,8 +274,12 @@ def check(run: Run, program: Path, nvcc: str, stages: list[str]) -> None:
     run.environment["commit"] = run.environment["gpu"].pop("commit", "unknown")  # the program's, wherever it was built
     for stage in stages:
         began = time.monotonic()
-        outcome = (sanitize(run, stage, program, nvcc) if stage.endswith("check")
-                   else stream(run, stage, [str(program), stage]))
+        try:
+            outcome = (sanitize(run, stage, program, nvcc) if stage.endswith("check")
+                       else stream(run, stage, [str(program), stage]))
+        except OSError as error:
+            run.add({"stage": stage, "status": "failed", "reason": str(error)})
+            outcome = "failed"
         run.finish_stage(stage, outcome, began)
 
 
@@ -317,12 +309,11 @@ def describe(run: Run, nvcc: str, target: tuple[str, str]) -> None:
     )
 
 
-def build_alone(nvcc: str | None, program: Path, target: str) -> int:
+def build_alone(program: Path, target: str) -> int:
     """Builds the program for a machine that has a GPU and no toolkit; its registers and spills go to the error stream."""
-    any_driver = 10**6
-    reason = wrong_toolkit(nvcc, any_driver) or ("" if re.fullmatch(r"sm_\d+a?", target) else
-                                                    f"--target is like sm_90a, not '{target}'")
-    if reason or not nvcc:
+    nvcc, reason = find_nvcc()
+    reason = reason or ("" if re.fullmatch(r"sm_\d+a?", target) else f"--target is like sm_90a, not '{target}'")
+    if reason:
         return refuse(reason)
     with tempfile.TemporaryDirectory() as folder:
         run = Run(Path(folder))
@@ -341,13 +332,15 @@ def refuse(reason: str) -> int:
     return 2
 
 
-def chosen(stages: str, program: Path | None) -> tuple[list[str], str]:
+def chosen(stages: str, program: Path | None, seconds: float) -> tuple[list[str], str]:
     """The stages to run, and the reason why they cannot be run, or nothing."""
     names = [name for name in LIMITS if name != "build"]
     asked = stages.split(",") if stages else names
     unknown = [name for name in asked if name not in names]
     if unknown:
         return [], f"no stage '{unknown[0]}'; there are {', '.join(names)}"
+    if not seconds > 0:
+        return [], f"--seconds is a time, such as 60, not {seconds:g}"
     if program and not os.access(program, os.X_OK):
         return [], f"'{program}' is no program; --program takes what --build made"
     return [name for name in names if name in asked], ""
@@ -364,15 +357,15 @@ def main() -> int:
     parser.add_argument("--stages", default="", help=f"some of {','.join(list(LIMITS)[1:])}")
     parser.add_argument("--seconds", type=float, default=TOTAL_SECONDS, help="for all stages together (%(default)s)")
     options = parser.parse_args()
-    nvcc = find_nvcc()
+    if host := os.environ.get("CUDAHOSTCXX"):  # CMake's name of what nvcc calls
+        os.environ["NVCC_CCBIN"] = host
     if options.build:
-        return build_alone(nvcc, options.build, options.target)
-    stages, reason = chosen(options.stages, options.program)
+        return build_alone(options.build, options.target)
+    stages, reason = chosen(options.stages, options.program, options.seconds)
     found, capability = driver.find_gpu()
     reason = reason or found
-    if not options.program:
-        reason = reason or wrong_toolkit(nvcc, driver.supported_cuda())
-    reason = reason or wrong_folder(options.out)
+    nvcc, unfit = find_nvcc(driver.supported_cuda())
+    reason = reason or ("" if options.program else unfit) or wrong_folder(options.out)
     if reason or not capability:
         return refuse(reason)
     run = Run(options.out, options.seconds)

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <stdexcept>
 
 #include "harness/gpu_check/checks.h"
 #include "harness/gpu_check/numbers.h"
@@ -62,6 +63,35 @@ __global__ void copy_words(const std::byte* from, uint32_t* to) {
   simt::wait_copies<0>();
   simt::sync_warp();
   for (int i = lane; i < 224; i += 32) to[i] = simt::read<uint32_t>(room + 4 * i);
+}
+// from: 32 rows of 16 bytes, of which each lane loads its own.
+template <bool kTransposed>
+__global__ void load_rows(const std::byte* from, uint32_t* to) {
+  std::byte* own_row = simt::shared_memory() + 16 * (31 - simt::lane());
+  simt::copy_async<16>(own_row, from + 16 * simt::lane());
+  simt::commit_copies();
+  simt::wait_copies<0>();
+  simt::sync_warp();
+  uint32_t word[4];
+  simt::load_matrices<kTransposed>(own_row, word);
+  for (int m = 0; m < 4; ++m) to[4 * simt::lane() + m] = word[m];
+}
+__global__ void vote(const uint32_t* from, uint2* to) {
+  const uint32_t own = from[threadIdx.x];
+  to[threadIdx.x] = {simt::largest_of_warp(own), simt::any(own == 7u)};
+}
+// Each block, of a thread, reads all numbers into its first-level cache and writes its own. The last reads them again, and writes
+// [blocks] that came alone and [blocks] that came by four.
+__global__ void read_again(unsigned* counter, float* numbers, float* to) {
+  const int all = simt::blocks_x(), own = simt::block_x();
+  float before = 0.0f;
+  for (int i = 0; i < all; ++i) before += __ldca(numbers + i);
+  numbers[own] = before < 0.0f ? before : static_cast<float>(own + 1);
+  simt::fence();
+  if (simt::count_up(counter, static_cast<unsigned>(all) - 1) != static_cast<unsigned>(all) - 1) return;
+  simt::fence();
+  for (int i = 0; i < all; ++i) to[i] = simt::read_fresh(numbers + i);
+  for (int i = 0; i < all; i += 4) *reinterpret_cast<float4*>(to + all + i) = simt::read_fresh4(numbers + i);
 }
 // from: [32, 6] words, each lane's operands; to: [16, 8] f32, the product plus 1.
 template <bool kBfloat>
@@ -193,10 +223,62 @@ bool copies_land(cuda::CudaGpu& gpu) {
   return ok;
 }
 
-bool tiles_multiply(cuda::CudaGpu& gpu, void (*kernel)(const uint32_t*, float*), uint16_t (*narrow)(float)) {
+template <bool kTransposed>
+bool rows_load(cuda::CudaGpu& gpu) {
+  std::vector<uint16_t> half(32 * 8);
+  for (size_t i = 0; i < half.size(); ++i) half[i] = static_cast<uint16_t>(257 * i + 3);
+  const DeviceBytes in = upload(gpu, half);
+  const auto got = results<uint32_t>(gpu, 128, {1, 32, 512}, load_rows<kTransposed>, in.as<std::byte>());
+  bool ok = true;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const size_t g = i / 16, t = i / 4 % 4, matrix = i % 4 * 64;
+    const size_t first = matrix + (kTransposed ? 2 * t * 8 + g : g * 8 + 2 * t);
+    ok &= got[i] == (half[first] | uint32_t{half[first + (kTransposed ? 8 : 1)]} << 16);
+  }
+  return ok;
+}
+
+// Two warps: the largest number is the first lane's and has its top bit set; only one lane of the first warp has a 7.
+bool warps_vote(cuda::CudaGpu& gpu) {
+  std::vector<uint32_t> from(64);
+  for (uint32_t i = 0; i < 64; ++i) from[i] = 100 + i;
+  from[0] = from[32] = 0x80000001u;
+  from[31] = 7;
+  const DeviceBytes in = upload(gpu, from);
+  const auto got = results<uint2>(gpu, 64, {1, 64}, vote, in.as<uint32_t>());
+  bool ok = true;
+  for (size_t i = 0; i < 64; ++i) ok &= got[i].x == 0x80000001u && got[i].y == (i < 32 ? 1u : 0u);
+  return ok;
+}
+
+bool reads_are_fresh(cuda::CudaGpu& gpu) {
+  constexpr size_t kBlocks = 256;
+  const DeviceBytes counter = upload(gpu, std::vector<unsigned>{0});
+  const DeviceBytes numbers = upload(gpu, std::vector<float>(kBlocks));
+  const auto got =
+      results<float>(gpu, 2 * kBlocks, {kBlocks, 1}, read_again, counter.as<unsigned>(), numbers.as<float>());
+  bool ok = true;
+  for (size_t i = 0; i < got.size(); ++i) ok &= got[i] == static_cast<float>(i % kBlocks + 1);
+  return ok;
+}
+
+// What a capture holds may throw; then it is over.
+bool captures_end(cuda::CudaGpu& gpu) {
+  bool thrown = false;
+  try {
+    gpu.time_us(cuda::Gpu::Timed::kGraph, [] { throw std::runtime_error("planned"); });
+  } catch (const std::runtime_error&) {
+    thrown = true;
+  }
+  return thrown && gpu.time_us(cuda::Gpu::Timed::kGraph, [] {}) >= 0.0;
+}
+
+// All sums are exact; a and b are whole numbers times these.
+bool tiles_multiply(cuda::CudaGpu& gpu, void (*kernel)(const uint32_t*, float*), uint16_t (*narrow)(float),
+                    float of_a = 1.0f, float of_b = 1.0f) {
   std::vector<float> a(16 * 16), b(16 * 8);
-  for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i * 7 % 17) - 8.0f;
-  for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i * 5 % 13) - 6.0f;
+  for (size_t i = 0; i < a.size(); ++i) a[i] = of_a * (static_cast<float>(i * 7 % 17) - 8.0f);
+  for (size_t i = 0; i < b.size(); ++i) b[i] = of_b * (static_cast<float>(i * 5 % 13) - 6.0f);
   const auto pair = [&](float low, float high) { return narrow(low) | uint32_t{narrow(high)} << 16; };
   std::vector<uint32_t> from;
   for (size_t lane = 0; lane < 32; ++lane) {
@@ -222,6 +304,10 @@ bool tiles_multiply(cuda::CudaGpu& gpu, void (*kernel)(const uint32_t*, float*),
   return ok;
 }
 bool half_tiles_multiply(cuda::CudaGpu& gpu) { return tiles_multiply(gpu, multiply<false>, f32_to_f16); }
+// Codes of K are read as subnormal numbers (kernels/cuda/attention/words.h).
+bool subnormal_tiles_multiply(cuda::CudaGpu& gpu) {
+  return tiles_multiply(gpu, multiply<false>, f32_to_f16, 0x1p11f, 0x1p-24f);
+}
 bool bfloat_tiles_multiply(cuda::CudaGpu& gpu) { return tiles_multiply(gpu, multiply<true>, f32_to_bf16); }
 
 bool counts_wrap(cuda::CudaGpu& gpu) {
@@ -272,14 +358,26 @@ bool check_wrappers(cuda::CudaGpu& gpu) {
     bool (*passes)(cuda::CudaGpu&);
   };
   bool all = true;
-  for (const Check& check :
-       {Check{"unpack_half2", halves_unpack}, Check{"pack_half2", halves_pack},
-        Check{"unpack_bfloat2", bfloats_unpack}, Check{"pack_bfloat2", bfloats_pack},
-        Check{"fma_half2", halves_subtract}, Check{"e4m3_to_half2", fp8_unpacks},
-        Check{"permute_bytes", bytes_are_picked}, Check{"exp2", powers_are_close},
-        Check{"shuffles", lanes_shuffle}, Check{"copy_async", copies_land},
-        Check{"half tiles", half_tiles_multiply}, Check{"bfloat tiles", bfloat_tiles_multiply},
-        Check{"count_up", counts_wrap}, Check{"queues", queues_wait}}) {
+  for (const Check& check : {Check{"unpack_half2", halves_unpack},
+                             Check{"pack_half2", halves_pack},
+                             Check{"unpack_bfloat2", bfloats_unpack},
+                             Check{"pack_bfloat2", bfloats_pack},
+                             Check{"fma_half2", halves_subtract},
+                             Check{"e4m3_to_half2", fp8_unpacks},
+                             Check{"permute_bytes", bytes_are_picked},
+                             Check{"exp2", powers_are_close},
+                             Check{"shuffles", lanes_shuffle},
+                             Check{"copy_async", copies_land},
+                             Check{"load_matrices", rows_load<false>},
+                             Check{"load_matrices transposed", rows_load<true>},
+                             Check{"half tiles", half_tiles_multiply},
+                             Check{"subnormal tiles", subnormal_tiles_multiply},
+                             Check{"bfloat tiles", bfloat_tiles_multiply},
+                             Check{"votes", warps_vote},
+                             Check{"count_up", counts_wrap},
+                             Check{"read_fresh", reads_are_fresh},
+                             Check{"queues", queues_wait},
+                             Check{"captures", captures_end}}) {
     const bool ok = check.passes(gpu);
     std::printf("{\"stage\": \"wrappers\", \"name\": \"%s\", \"status\": \"%s\"}\n", check.name,
                 ok ? "ok" : "failed");

@@ -16,6 +16,7 @@
 #include "harness/results/cell_columns.h"
 #include "harness/verify/error_columns.h"
 #include "harness/verify/policy_check.h"
+#include "kernels/cuda/gpu.h"
 #include "kernels/format/encoding.h"
 #include "variants/cache/layout.h"
 #include "variants/cache/spec.h"
@@ -213,6 +214,8 @@ void mark_exception(Cell& cell) {
     throw;
   } catch (const std::filesystem::filesystem_error&) {
     throw;
+  } catch (const cuda::GpuLost&) {
+    throw;  // every other cell would fail as well
   } catch (const DiskError& e) {
     mark(cell, Status::kOutOfMemory, e.what());
   } catch (const OutOfBlocks& e) {

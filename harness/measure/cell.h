@@ -123,7 +123,7 @@ void set_errors(results::Row& result, const verify::Errors& errors);
 // Ends the cell early: unsupported, out of memory or failed.
 void mark(Cell& cell, results::Status status, const std::string& reason);
 // Marks the cell for the exception being handled. Results that cannot be written end the run: that exception is
-// rethrown, and so is one of a folder that cannot be made.
+// rethrown, and so are one of a folder that cannot be made and a GPU's that takes no more work.
 void mark_exception(Cell& cell);
 // Runs a part of the cell's measurement. An exception ends this cell only.
 template <class Part>

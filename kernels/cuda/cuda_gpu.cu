@@ -8,6 +8,7 @@
 #include <new>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "kernels/cuda/attention/attend_simple.h"
 #include "kernels/cuda/attention/evict.h"
@@ -22,16 +23,20 @@ void check(cudaError_t error, const char* call) {
   if (error == cudaSuccess) return;
   cudaGetLastError();  // else the next call reports it again
   if (error == cudaErrorMemoryAllocation) throw std::bad_alloc();
-  throw std::runtime_error(std::string("GPU: ") + cudaGetErrorString(error) + " (" + cudaGetErrorName(error) +
-                           ") in " + call);
+  const std::string cause =
+      std::string("GPU: ") + cudaGetErrorString(error) + " (" + cudaGetErrorName(error) + ") in " + call;
+  if (cudaGetLastError() != cudaSuccess) throw GpuLost(cause);  // an error that stays, a kernel's
+  throw std::runtime_error(cause);
 }
 
 namespace {
 
-// For destructors and other code that cannot throw.
+// For destructors and other code that cannot throw. An error that stays has been reported by what met it first.
 #define KV_REPORT(call) report(call, #call)
 void report(cudaError_t error, const char* call) noexcept {
-  if (error != cudaSuccess) std::fprintf(stderr, "kvlab: %s: %s\n", call, cudaGetErrorString(error));
+  static cudaError_t before = cudaSuccess;
+  if (error != std::exchange(before, error) && error != cudaSuccess)
+    std::fprintf(stderr, "kvlab: %s: %s\n", call, cudaGetErrorString(error));
 }
 
 // Keeps the GPU busy for a number of its cycles.
@@ -204,26 +209,40 @@ class RuntimeGpu final : public CudaGpu {
   }
 
  private:
+  // Ends the capture that it began, also if what is captured throws.
+  struct Graph {
+    cudaStream_t captured = nullptr;
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t ready = nullptr;
+    void begin(cudaStream_t stream) {
+      KV_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+      captured = stream;
+    }
+    void end() { KV_CHECK(cudaStreamEndCapture(std::exchange(captured, nullptr), &graph)); }
+    ~Graph() {
+      if (captured && cudaStreamEndCapture(captured, &graph) != cudaSuccess) cudaGetLastError();
+      if (ready) KV_REPORT(cudaGraphExecDestroy(ready));
+      if (graph) KV_REPORT(cudaGraphDestroy(graph));
+    }
+  };
+
   double between_events_us(Timed as, const std::function<void()>& work) {
     // The events are the graph's first and last node, so the GPU passes them without the host.
     const unsigned how = as == Timed::kGraph ? cudaEventRecordExternal : cudaEventRecordDefault;
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t ready = nullptr;
-    if (as == Timed::kGraph) KV_CHECK(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal));
+    Graph graph;
+    if (as == Timed::kGraph) graph.begin(stream());
     KV_CHECK(cudaEventRecordWithFlags(clock_[0], stream(), how));
     work();
     KV_CHECK(cudaEventRecordWithFlags(clock_[1], stream(), how));
     if (as == Timed::kGraph) {
-      KV_CHECK(cudaStreamEndCapture(stream(), &graph));
-      KV_CHECK(cudaGraphInstantiate(&ready, graph, 0));
-      KV_CHECK(cudaGraphUpload(ready, stream()));
-      KV_CHECK(cudaGraphLaunch(ready, stream()));
+      graph.end();
+      KV_CHECK(cudaGraphInstantiate(&graph.ready, graph.graph, 0));
+      KV_CHECK(cudaGraphUpload(graph.ready, stream()));
+      KV_CHECK(cudaGraphLaunch(graph.ready, stream()));
     }
     KV_CHECK(cudaStreamSynchronize(stream()));
     float ms = 0.0f;
     KV_CHECK(cudaEventElapsedTime(&ms, clock_[0], clock_[1]));
-    if (ready) KV_CHECK(cudaGraphExecDestroy(ready));
-    if (graph) KV_CHECK(cudaGraphDestroy(graph));
     return 1e3 * ms;
   }
 

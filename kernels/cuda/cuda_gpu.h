@@ -7,7 +7,7 @@
 
 namespace kv::cuda {
 
-// Throws std::runtime_error that names the call, or std::bad_alloc if memory is short.
+// Throws std::runtime_error that names the call, GpuLost if later calls would fail as well, or std::bad_alloc if memory is short.
 void check(cudaError_t error, const char* call);
 #define KV_CHECK(call) ::kv::cuda::check(call, #call)
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 
 #include "kernels/cuda/attention/instance.h"
@@ -30,6 +31,11 @@ struct ItemCosts {
   double begin_us = 5.0;   // from the launch to its first rows, and from its last rows to its partial result
   double split_us = 0.25;  // reading a partial result, in the merge
   double rows_per_us = 120;  // of 128 elements, by a block that has the memory for itself
+};
+
+// An error after which the GPU takes no more work of this process, so that a run ends with its cause.
+struct GpuLost : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 class Gpu {

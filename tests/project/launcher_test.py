@@ -78,7 +78,7 @@ class Machine:
         self.add("program", PROGRAM)
         self.add("dpkg-query", DPKG_QUERY)
         self.add("python3", PYTHON)
-        self.add("nvidia-smi", 'echo "GPU 0"')
+        self.add("nvidia-smi", 'echo "| Driver Version: 550.54    CUDA Version: 12.4     |"')
 
     def add(self, name, body=""):
         script = self.bin / name
@@ -169,6 +169,7 @@ def test_gpu_kernels_are_built_where_they_are_asked_for(machine, option):
     assert "ON" not in " ".join(machine.log)
     done = machine.run("run", "x", *option.split())
     assert len(machine.called("cmake --fresh")) == 1 and "--preset cuda" in machine.called("cmake --fresh")[0]
+    assert "-DKVLAB_DRIVER_CUDA=12.4" in machine.called("cmake --fresh")[0]
     assert machine.called("cmake --build")[-1].startswith(f"cmake --build {machine.project}/.build/cuda ")
     assert "and the GPU kernels: about" in done.stderr and "argument=x" in done.stdout
     machine.run("run", "x", *option.split())

@@ -190,6 +190,33 @@ TEST(CudaTiers, FetchWhileTheLayerBeforeComputes) {
   EXPECT_EQ(gpu.fetched_before_copy.back(), gpu.copies_ahead);
 }
 
+// Wherever a step's copies break off, some blocks have counted themselves by then; the next step reads right rows and merges all.
+TEST(CudaTiers, GoOnAfterAStepThatFailed) {
+  const Tokens all = make_tokens(kShape, 2102, 3);
+  const auto last = [&](const std::string& spec, int64_t failing_copy) {
+    SimtGpu gpu(1, Late::kPrefetch);
+    Cached cached(parse_spec(spec), &gpu);
+    const SequenceId id = cached.cache->add_sequence();
+    cached.fill(id, all, 2099);
+    std::vector<float> out;
+    for (int64_t at = 2099; at < 2102; ++at) {
+      const Tokens one = slice(kShape, all, at, 1);
+      out.assign(one.q.size(), NAN);
+      const StepInput in{id, 1, one.q.data(), one.k.data(), one.v.data(), out.data()};
+      if (at == 2100 && failing_copy >= 0) {
+        gpu.failing_copy = gpu.copies_ahead + failing_copy;
+        EXPECT_THROW(cached.cache->step(0, {&in, 1}), std::runtime_error) << failing_copy;
+      } else {
+        cached.cache->step(0, {&in, 1});
+      }
+    }
+    return out;
+  };
+  const auto want = last("contiguous/f16", -1);
+  EXPECT_EQ(last("tiered(hot=1)/f16", -1), want);
+  for (int64_t copy = 0; copy < 4; ++copy) EXPECT_EQ(last("tiered(hot=1)/f16", copy), want) << copy;
+}
+
 TEST(CudaTiers, HoldAFewPiecesAtATime) {
   SimtGpu gpu;
   const Tokens all = make_tokens(kShape, 2901, 3);

@@ -48,6 +48,18 @@ GpuAttention::GpuAttention(Memory& memory, const Codec& codec, int head_dim)
 void GpuAttention::attend(std::span<const HeadQueries> problems, const PieceSource* source,
                           const RotatedKeys* rotated) {
   if (problems.empty()) return;
+  try {
+    run(problems, source, rotated);
+  } catch (...) {
+    // Blocks that ran have counted themselves, and others never will; what was sent or brought may be there in part.
+    lists_.forget();
+    pieces_.forget();
+    throw;
+  }
+}
+
+void GpuAttention::run(std::span<const HeadQueries> problems, const PieceSource* source,
+                       const RotatedKeys* rotated) {
   GpuBatch batch = pack(problems, source, codec_.read_copy || rotated);
   PieceSlots slots = source ? pieces_.make_slots(batch, *source, head_dim_) : PieceSlots{};
   const std::span<const Span> spans = problems.front().spans;

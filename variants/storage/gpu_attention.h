@@ -35,6 +35,7 @@ class GpuAttention {
   struct Placed;
   struct Offsets;
 
+  void run(std::span<const HeadQueries> problems, const PieceSource* source, const RotatedKeys* rotated);
   GpuBatch pack(std::span<const HeadQueries> problems, const PieceSource* source, bool copies) const;
   std::vector<cuda::Page> pages_of(const GpuBatch& batch, const PieceSlots& slots, int problem) const;
   void place_copies(GpuBatch& batch, PieceSlots& slots);

@@ -62,6 +62,8 @@ class GpuPieces {
   void run(const PieceSource& source, const PieceSlots& slots, const Read& read);
   // After run(): copies the first pieces of the layer that comes next, while the GPU does what it was given.
   void fetch_next(const LayerPieces& next, const PieceSlots& slots);
+  // After a step that failed: fetch_next() brought nothing.
+  void forget() { ahead_inputs_.clear(); }
 
  private:
   void overwrite(const PieceSlots& slots, size_t piece);

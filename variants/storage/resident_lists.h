@@ -25,6 +25,10 @@ class ResidentLists {
   Lists& of(const void* rows, size_t bytes);
   // Copies the upload into the lists, for later launches. Kernels leave lists unchanged: counters are zeros again.
   void send(const Upload& upload, Lists& to) const;
+  // After a step that failed: all content is sent again.
+  void forget() {
+    for (Lists& lists : all_) lists.sent.clear();
+  }
 
  private:
   Memory& memory_;

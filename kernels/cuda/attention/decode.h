@@ -40,6 +40,11 @@ struct DecodeBlock {
     if constexpr (kTakesTail) return kOwn > Tail::shared_bytes() ? kOwn : Tail::shared_bytes();
     return kOwn;
   }
+  // More blocks than shared memory holds would only leave each fewer registers.
+  static constexpr int blocks_of_sm() {
+    const int fit = simt::kSharedOfSm / (shared_bytes() + 1024);
+    return fit < 1 ? 1 : fit < Lane::kBlocksOfSm ? fit : Lane::kBlocksOfSm;
+  }
 
   KV_DEVICE static void run(const DecodeParams& params, const Layout& layout, const WorkItem& item) {
     const BlockTask task = block_task(params, item, kQueries);
@@ -84,7 +89,7 @@ struct DecodeBlock {
 
 // Grid: [items, ceil(group * most tokens / kQueries)]; kDecodeWarps warps. Groups of a per-channel K are multiples of 32 rows.
 template <class Block>
-KV_KERNEL KV_LAUNCH_BOUNDS(kDecodeWarps* simt::kWarp, Block::Lane::kBlocksOfSm) decode(DecodeParams params) {
+KV_KERNEL KV_LAUNCH_BOUNDS(kDecodeWarps* simt::kWarp, Block::blocks_of_sm()) decode(DecodeParams params) {
   const WorkItem item = params.items[simt::block_x()];
   if constexpr (Block::kTakesTail) {
     if (item.of_tail) return Block::Tail::run(params, params.tail, item);

@@ -87,6 +87,7 @@ struct DecodeLane {
       }
       for (float& one : x[slot]) one *= to_largest;
     }
+    KV_UNROLL
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       if constexpr (!kSharesQueries) {
         q[chunk].set(x, 4 * chunk);
@@ -139,6 +140,7 @@ struct DecodeLane {
       } else {
         load_chunk<Shape::kRows, Shape::kKBytes, false>(tile, first / Keys::kPairs, word);
       }
+      KV_UNROLL
       for (int pair = 0; pair < kSteps; pair += 2) {
         const int at = first + pair, block = at / Keys::kBlockPairs;
         for (int n = 0; n < kRowTiles; ++n) {
@@ -329,6 +331,7 @@ struct DecodeLane {
     for (int slot = 0; slot < kSlots; ++slot) {
       float* to = results.at(simt::warp(), slot * 8 + g);
       const float all_zero = sum_of_quad(zero[slot]), all_sum = sum_of_quad(sum[slot]);
+      KV_UNROLL
       for (int i = 0; i < kHeadDim / 8; ++i) {
         for (int b = 0; b < 2; ++b) {
           to[Values::value_element(2 * t + b, i)] = product<kQueries>(values[i], slot, b) + all_zero;

@@ -14,6 +14,7 @@ struct LaneChannels {
 
   KV_DEVICE void read(int t, const std::byte* all) {
     const std::byte* own_code = all + simt::lane() / 8 * 2 * words_of(K::kBits, kHeadDim);
+    KV_UNROLL
     for (int first = 0; first < kHeadDim / 8; first += 4) {
       uint32_t four[4];
       if constexpr (Keys::kTwoWords) {

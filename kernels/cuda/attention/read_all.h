@@ -16,6 +16,7 @@ KV_KERNEL KV_LAUNCH_BOUNDS(kReadThreads, 4) read_all(ReadParams params) {
   const int64_t stride = int64_t{simt::blocks_x()} * simt::threads();
   int64_t i = int64_t{simt::block_x()} * simt::threads() + simt::thread();
   uint32_t sum = 0;
+  KV_ROLLED
   for (; i + (kReadsAtOnce - 1) * stride < params.words; i += kReadsAtOnce * stride) {
     uint4 word[kReadsAtOnce];
     KV_UNROLL

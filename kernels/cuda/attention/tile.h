@@ -131,11 +131,14 @@ struct TileRing {
   template <int kRows, int kRowBytes, class From>
   KV_DEVICE static void copy_chunks(std::byte* to, const From& from) {
     constexpr int kAll = kRows * kRowBytes / 16, kChunks = kRowBytes / 16;
+    // In the instance with the fewest registers left, sm_120 would spill offsets that it keeps from tile to tile.
+    constexpr bool kKeepsNone = kHeadDim == 256 && kRowBytes == 256 && K::kBits != V::kBits;
+    const int lane = kKeepsNone ? simt::kept(simt::lane()) : simt::lane();
     for (int i = 0; i < (kAll + simt::kWarp - 1) / simt::kWarp; ++i) {
-      const int chunk = i * simt::kWarp + simt::lane();
+      const int chunk = i * simt::kWarp + lane;
       if (i >= kAll / simt::kWarp && chunk >= kAll) return;
       // The swizzle repeats every 8 rows, so the lane's chunks are equally far apart.
-      const int like = kChunks <= 4 ? simt::lane() : chunk, apart = (chunk - like) * 16;
+      const int like = kChunks <= 4 ? lane : chunk, apart = (chunk - like) * 16;
       const int at = tile_offset<kRowBytes>(like / kChunks, like % kChunks * 16) + apart;
       simt::copy_async<16>(to + at, from(i, chunk));
     }

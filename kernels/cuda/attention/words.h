@@ -107,20 +107,25 @@ using F32 = FixedWords<F32Format>;  // gives a tile's sizes alone
 using F16 = Floats16<Half, F16Format>;
 using Bf16 = Floats16<Bfloat, Bf16Format>;
 
-// FP8 has a scale a row and no zero. E5M2 is the upper half of a binary16.
+// FP8 has a scale a row and no zero. E5M2 is the upper half of a binary16. The bits of an E4M3, a place lower, are a binary16
+// of 1 / 256 of it, subnormals too; the scale takes that back. A NaN's would be a number, but no row has one as a code.
 template <class F>
 struct Fp8Words : FixedWords<F> {
   using Number = Half;
+  static constexpr bool kE5m2 = F::kFormat == Fp8E5M2Format::kFormat, kShifts = !kE5m2 && !simt::kConvertsFp8;
   KV_DEVICE static uint32_t pair(uint32_t word, int i, bool) {
     const auto low = static_cast<uint32_t>(i), high = low + 2;
-    if constexpr (F::kFormat == Fp8E5M2Format::kFormat) {
+    if constexpr (kShifts) {
+      const uint32_t upper = i == 0 ? word << 8 : word;
+      return simt::mask_or(upper >> 1, 0x3f803f80u, upper & 0x80008000u);
+    } else if constexpr (kE5m2) {
       return simt::permute_bytes(word, 0u, 0x0404u | low << 4 | high << 12);
     } else {
       return simt::e4m3_to_half2(simt::permute_bytes(word, 0u, low | high << 4));
     }
   }
   KV_DEVICE static ScaleZero scale(const std::byte* meta, int, bool) {
-    return {simt::read<float>(meta), 0.0f};
+    return {simt::read<float>(meta) * (kShifts ? 256.0f : 1.0f), 0.0f};
   }
 };
 using E4m3 = Fp8Words<Fp8E4M3Format>;

@@ -12,6 +12,7 @@
 #define KV_KERNEL __global__ void
 // For loops that compilers find too long to unroll; cuda_report_test notices a missing one.
 #define KV_UNROLL _Pragma("unroll")
+#define KV_ROLLED _Pragma("unroll 1")
 // The most threads a block and the blocks that an SM should hold; they decide the registers a thread.
 #define KV_LAUNCH_BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
 
@@ -19,6 +20,12 @@ namespace kv::simt {
 
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xffffffffu;
+// Code for GPUs of 8.0 runs on those of 8.6 as well.
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200)
+inline constexpr int kSharedOfSm = 100 << 10;
+#else
+inline constexpr int kSharedOfSm = 228 << 10;
+#endif
 
 KV_DEVICE int thread() { return static_cast<int>(threadIdx.x); }
 KV_DEVICE int lane() { return static_cast<int>(threadIdx.x % kWarp); }
@@ -116,15 +123,28 @@ KV_DEVICE uint32_t pack_bfloat2(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   return word;
 }
+// Whether the GPU converts FP8 itself; older ones take dozens of instructions.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
+inline constexpr bool kConvertsFp8 = false;
+#else
+inline constexpr bool kConvertsFp8 = true;
+#endif
 // Converts two FP8 numbers in the lower half of a word, exactly.
 KV_DEVICE uint32_t e4m3_to_half2(uint32_t two) {
   const __half2_raw h = __nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(two), __NV_E4M3);
   return static_cast<uint32_t>(h.x) | static_cast<uint32_t>(h.y) << 16;
 }
 
-// Makes the compiler keep x in a register instead of recomputing it.
+// Hides where x comes from: the compiler keeps a pointer in a register instead of recomputing it, and nothing that is made of an
+// index.
 KV_DEVICE const std::byte* kept(const std::byte* x) {
   asm volatile("" : "+l"(x));
+  return x;
+}
+KV_DEVICE int kept(int x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200  // for older GPUs compilers choose well
+  asm volatile("" : "+r"(x));
+#endif
   return x;
 }
 
@@ -176,7 +196,9 @@ KV_DEVICE void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// c [16, 8] += a [16, 16] * b [16, 8], 16-bit numbers in, f32 sums. With g = lane / 4 and t = lane % 4 a lane holds
+// c [16, 8] += a [16, 16] * b [16, 8], 16-bit numbers in, f32 sums. All lanes must take part. The compiler may move it to where
+// its sums are used, which is in all lanes too; cuda_report_test finds none behind a branch. With g = lane / 4 and t = lane % 4
+// a lane holds
 //   a: rows g, g+8, g, g+8 of columns 2t, 2t, 2t+8, 2t+8 (and the right neighbour of each)
 //   b: rows 2t, 2t+8 (and the one below each) of column g
 //   c: (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1)

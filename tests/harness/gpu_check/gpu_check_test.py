@@ -34,25 +34,68 @@ def test_without_a_gpu_it_says_so_in_one_line_and_leaves_nothing(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def nvcc_of(release, folder):
-    script = folder / f"nvcc-{release}"
-    script.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}, V{release}.1'\n")
+def nvcc_of(release, folder, host_error=""):
+    """An nvcc that says its version, and with -E what it has against the host's compiler."""
+    folder.mkdir(exist_ok=True)
+    script = folder / "nvcc"
+    script.write_text(f"""#!/bin/sh
+case "$*" in
+  --version) echo 'Cuda compilation tools, release {release}, V{release}.1' ;;
+  *) echo "host_config.h:137:2: error: #error -- {host_error}! Use at your own risk." >&2 ;;
+esac
+""")
     script.chmod(0o755)
     return str(script)
 
 
 @pytest.mark.parametrize(
     ("release", "driver_cuda", "reason"),
-    [("12.4", 12040, ""), ("12.8", 12040, ""), ("12.4", 13000, ""), ("11.8", 12040, "12.4 is needed"),
-     ("13.0", 12080, "the driver runs no newer than 12.8")],
+    [("12.4", 12040, ""), ("12.8", 12040, ""), ("12.4", 13000, ""), ("12.10", 12080, ""), ("13.0", 0, ""),
+     ("11.8", 12040, "12.4 is needed; set CUDACXX to a newer nvcc"),
+     ("12.0", 0, "12.4 is needed; set CUDACXX to a newer nvcc"),
+     ("13.0", 12080, "the driver runs no newer than 12.8; update it, or set CUDACXX to an older nvcc")],
 )
-def test_a_compiler_that_does_not_fit_is_refused_before_anything_is_built(tmp_path, release, driver_cuda, reason):
-    assert reason in run.wrong_toolkit(nvcc_of(release, tmp_path), driver_cuda)
-    assert bool(reason) == bool(run.wrong_toolkit(nvcc_of(release, tmp_path), driver_cuda))
+def test_a_compiler_that_does_not_fit_is_refused_before_anything_is_built(tmp_path, monkeypatch, release, driver_cuda, reason):
+    monkeypatch.setenv("CUDACXX", nvcc_of(release, tmp_path))
+    nvcc, said = run.find_nvcc(driver_cuda)
+    assert reason in said and "\n" not in said
+    assert (nvcc == os.environ["CUDACXX"]) == (not reason) == (not said)
 
 
-def test_no_compiler_or_no_folder_is_a_line(tmp_path):
-    assert "install the CUDA toolkit" in run.wrong_toolkit(None, 13000)
+def test_a_host_compiler_that_is_too_new_is_named_with_the_variable_for_another(tmp_path, monkeypatch):
+    limit = "unsupported GNU version! gcc versions later than 13 are not supported"
+    monkeypatch.setenv("CUDACXX", nvcc_of("12.4", tmp_path, limit))
+    for host, name in (("", "g++"), ("/opt/g++-16", "/opt/g++-16")):
+        monkeypatch.setenv("CUDAHOSTCXX", host)
+        assert run.find_nvcc() == ("", f"{name} is too new for {tmp_path}/nvcc (gcc versions later than 13 are not supported); "
+                                       "set CUDAHOSTCXX to an older compiler")
+
+
+def test_an_old_compiler_in_path_gives_way_to_one_that_is_new_enough(tmp_path, monkeypatch):
+    monkeypatch.delenv("CUDACXX", raising=False)
+    monkeypatch.setenv("PATH", f"{Path(nvcc_of('12.0', tmp_path / 'old')).parent}:/usr/bin:/bin")
+    installed = Path("/usr/local/cuda/bin/nvcc")
+    nvcc, said = run.find_nvcc()
+    assert nvcc == str(installed) if installed.is_file() else "old/nvcc is of CUDA 12.0, and 12.4 is needed" in said
+    monkeypatch.setenv("PATH", f"{Path(nvcc_of('12.6', tmp_path / 'new')).parent}:/usr/bin:/bin")
+    assert run.find_nvcc() == (str(tmp_path / "new/nvcc"), "")
+
+
+@pytest.mark.skipif(not shutil.which("cmake"), reason="no CMake here")
+def test_cmake_chooses_as_gpu_check_does(tmp_path, monkeypatch):
+    (tmp_path / "kernels/cuda").mkdir(parents=True)
+    (tmp_path / "kernels/cuda/one.cu").write_text("")
+    (tmp_path / "CMakeLists.txt").write_text(
+        f"cmake_minimum_required(VERSION 3.25)\nproject(chooses NONE)\ninclude({HOME}/harness/cmake/cuda.cmake)\n")
+    monkeypatch.setenv("CUDACXX", nvcc_of("11.8", tmp_path))
+    done = subprocess.run(["cmake", "-S", tmp_path, "-B", tmp_path / "build", "-DKVLAB_CUDA=ON"], capture_output=True, text=True)
+    assert done.returncode != 0
+    assert f"CUDA is required by KVLAB_CUDA=ON, but {run.find_nvcc()[1]}" in " ".join(done.stderr.split())
+
+
+def test_no_compiler_or_no_folder_is_a_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDACXX", str(tmp_path / "none"))
+    assert "none', which is no program" in run.find_nvcc()[1]
     (tmp_path / "file").write_text("")
     assert run.wrong_folder(tmp_path / "new" / "out") == ""
     assert "not empty" in run.wrong_folder(tmp_path)
@@ -80,6 +123,8 @@ def test_a_stage_keeps_its_rows_however_it_ends(tmp_path, monkeypatch):
     assert [r["status"] for r in a_run.rows] == ["ok", "ok", "failed", "ok", "cut off"]
     lines = (tmp_path / "out" / "cells.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == a_run.rows
+    assert run.stream(a_run, "split", [sys.executable, "-c", f"print({json.dumps(row)!r}); print('{{\"stage', end=''); exit(3)"]) == "failed"
+    assert a_run.rows[-2:] == [row, {"stage": "split", "status": "failed", "reason": '{"stage'}]
     a_run.write()
     assert (tmp_path / "out" / "cells.csv").read_text().startswith("stage,name,status")
 
@@ -201,6 +246,19 @@ def test_the_command_leaves_its_results_and_a_line_a_stage(tmp_path, kernels, co
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"cells.csv", "cells.jsonl", "env.json"}
 
 
+def test_a_stage_that_cannot_start_leaves_the_others_theirs(tmp_path, monkeypatch):
+    (tmp_path / "compute-sanitizer").write_text(SANITIZER.replace("CODE", "0"))
+    (tmp_path / "compute-sanitizer").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    program = tmp_path / "of another machine"
+    program.write_bytes(b"\x7fELF of none")
+    program.chmod(0o755)
+    a_run = run.Run(tmp_path / "out")
+    run.check(a_run, program, "nvcc", ["wrappers", "memcheck"])
+    assert {stage: told["status"] for stage, told in a_run.environment["stages"].items()} == {"wrappers": "failed", "memcheck": "ok"}
+    assert "Exec format error" in a_run.rows[0]["reason"] and a_run.rows[1]["status"] == "ok"
+
+
 @pytest.mark.skipif(has_driver(), reason="this machine has a GPU")
 def test_a_program_built_elsewhere_runs_the_stages_asked_for(tmp_path):
     environment = pretend(tmp_path / "the tools")
@@ -213,7 +271,8 @@ def test_a_program_built_elsewhere_runs_the_stages_asked_for(tmp_path):
     assert done.returncode == 0, done.stderr
     saved = json.loads((tmp_path / "out" / "env.json").read_text())
     assert list(saved["stages"]) == ["wrappers", "kernels"]
-    for wrong, reason in ((["--stages", "kernel"], "no stage 'kernel'"), (["--program", tmp_path / "none"], "is no program")):
+    for wrong, reason in ((["--stages", "kernel"], "no stage 'kernel'"), (["--program", tmp_path / "none"], "is no program"),
+                          (["--seconds", "0"], "--seconds is a time")):
         refused = subprocess.run([*command, "--out", tmp_path / "none", *wrong], **options)
         assert refused.returncode == 2 and reason in refused.stderr and refused.stderr.count("\n") == 1
     assert not (tmp_path / "none").exists()

@@ -9,6 +9,7 @@
 #include "harness/experiments/list.h"
 #include "harness/experiments/plan.h"
 #include "harness/experiments/written_columns.h"
+#include "harness/measure/cell.h"
 #include "harness/measure/peer_columns.h"
 #include "harness/measure/roofline_columns.h"
 #include "harness/measure/time_columns.h"
@@ -117,6 +118,15 @@ TEST(CudaTimes, APeersAttentionIsTimedByTheGpusClock) {
                row[measure::kColdCeilingGbps]);
   EXPECT_EQ(run.rows[2][results::kStatus], results::Status::kUnsupported);
   EXPECT_EQ(run.rows[2][results::kReason], "this peer runs on cpu alone");
+}
+
+// A cell that fails is one row; a GPU that takes no more work would fail all that come.
+TEST(CudaTimes, ALostGpuEndsTheRun) {
+  measure::Cell cell;
+  measure::attempt(cell, [] { throw std::runtime_error("GPU: out of resources"); });
+  EXPECT_EQ(cell.result[results::kStatus], results::Status::kFailed);
+  EXPECT_THROW(measure::attempt(cell, [] { throw cuda::GpuLost("GPU: an illegal memory access"); }),
+               cuda::GpuLost);
 }
 
 TEST(CudaTimes, PrefillRefusesTheArmsThatTheCpuComputes) {

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/attention/evict.h"
 #include "kernels/cuda/attention/read_back.h"
+#include "kernels/cuda/attention/words.h"
 #include "kernels/cuda/encode/append.h"
 #include "kernels/cuda/refuse.h"
 #include "tests/kernels/cuda/cuda_attention.h"
@@ -240,14 +241,13 @@ TEST(Refuse, GridsEndAt65535) {
 
 // ---- the wrappers ----
 
-// The definition in simt/device.h, with operands assembled by hand.
+// The definition in simt/device.h, with operands assembled by hand: whole numbers times `of_a` and `of_b`.
 template <class Multiply, class Narrow>
-void expect_product(Multiply multiply, Narrow narrow) {
+void expect_product(Multiply multiply, Narrow narrow, float of_a = 1.0f, float of_b = 1.0f) {
   std::vector<float> a(16 * 16), b(16 * 8), c(16 * 8, 1.0f);
   std::mt19937 random(1);
-  for (auto* matrix : {&a, &b}) {
-    for (float& x : *matrix) x = static_cast<float>(static_cast<int>(random() % 17) - 8);
-  }
+  for (float& x : a) x = of_a * static_cast<float>(static_cast<int>(random() % 17) - 8);
+  for (float& x : b) x = of_b * static_cast<float>(static_cast<int>(random() % 17) - 8);
   const auto pair = [&](float low, float high) { return narrow(low) | uint32_t{narrow(high)} << 16; };
   Machine::run({.threads = 32, .seed = 1}, [&] {
     const size_t g = static_cast<size_t>(simt::lane()) / 4, t = static_cast<size_t>(simt::lane()) % 4;
@@ -272,6 +272,7 @@ void expect_product(Multiply multiply, Narrow narrow) {
 
 TEST(Simt, TilesMultiplyAsMatricesDo) {
   expect_product(simt::multiply_half_tiles, f32_to_f16);
+  expect_product(simt::multiply_half_tiles, f32_to_f16, 0x1p11f, 0x1p-24f);  // subnormal, as codes of K are
   expect_product(simt::multiply_bfloat_tiles, f32_to_bf16);
 }
 
@@ -291,6 +292,63 @@ TEST(Simt, TensorCoresCutOffAsMeasured) {
   EXPECT_EQ(simt::add_products(one.data(), one.data(), 15 * power(-24)), 1.0f + 7 * power(-23));
   EXPECT_EQ(simt::add_products(small.data(), one.data(), -3.0f), -3.0f);
   EXPECT_TRUE(std::isnan(sum(NAN, 1.0f, 0.0f)));
+}
+
+TEST(Simt, MatricesLoadByRowsOrTransposed) {
+  alignas(16) uint16_t half[32][8];
+  for (int i = 0; i < 32 * 8; ++i) half[i / 8][i % 8] = static_cast<uint16_t>(257 * i + 3);
+  uint32_t words[2][32][4];
+  Machine::run({.threads = 32, .seed = 1}, [&] {
+    const int lane = simt::lane();
+    const auto* own_row = reinterpret_cast<const std::byte*>(half[31 - lane]);
+    simt::load_matrices<false>(own_row, words[0][lane]);
+    simt::load_matrices<true>(own_row, words[1][lane]);
+  });
+  const auto at = [&](int matrix, int row, int column) {
+    return uint32_t{half[31 - (8 * matrix + row)][column]};
+  };
+  for (int lane = 0; lane < 32; ++lane) {
+    const int g = lane / 4, t = lane % 4;
+    for (int m = 0; m < 4; ++m) {
+      EXPECT_EQ(words[0][lane][m], at(m, g, 2 * t) | at(m, g, 2 * t + 1) << 16);
+      EXPECT_EQ(words[1][lane][m], at(m, 2 * t, g) | at(m, 2 * t + 1, g) << 16);
+    }
+  }
+}
+
+TEST(Simt, AWarpVotesForItself) {
+  uint32_t largest[64], votes = 0, ones = 0;
+  float4 four[64];
+  alignas(16) const float numbers[] = {1.0f, 2.0f, 3.0f, 4.0f};
+  Machine::run({.threads = 64, .seed = 1}, [&] {
+    const auto i = static_cast<uint32_t>(simt::thread());
+    largest[i] = simt::largest_of_warp(i == 0 || i == 63 ? 0x80000001u : i);
+    votes += simt::any(i == 31);
+    ones += simt::read_fresh(numbers) == 1.0f;
+    four[i] = simt::read_fresh4(numbers);
+  });
+  for (const uint32_t one : largest) EXPECT_EQ(one, 0x80000001u);
+  for (const float4& one : four)
+    EXPECT_TRUE(one.x == 1.0f && one.y == 2.0f && one.z == 3.0f && one.w == 4.0f);
+  EXPECT_EQ(votes, 32u);  // of the first warp alone
+  EXPECT_EQ(ones, 64u);
+}
+
+// The form for GPUs that do not convert FP8: 256 times too small, which the scale takes back. NaN is no row's code.
+TEST(Simt, Fp8IsShiftedIntoBinary16) {
+  for (uint32_t code = 0; code < 256; ++code) {
+    const uint32_t byte[] = {code, code ^ 0x55u, 255 - code, code ^ 0x80u};
+    const uint32_t word = byte[0] | byte[1] << 8 | byte[2] << 16 | byte[3] << 24;
+    for (size_t i = 0; i < 2; ++i) {
+      const float2 two = simt::unpack_half2(cuda::E4m3::pair(word, static_cast<int>(i), true));
+      for (const auto& [is, of] : {std::pair{two.x, byte[i]}, std::pair{two.y, byte[i + 2]}}) {
+        if ((of & 0x7fu) == 0x7fu) continue;
+        EXPECT_EQ(256.0f * is, fp8_to_f32<kE4M3>(static_cast<uint8_t>(of))) << of;
+      }
+    }
+  }
+  const float scale[] = {0x1p119f};  // the largest that a row has
+  EXPECT_EQ(cuda::E4m3::scale(reinterpret_cast<const std::byte*>(scale), 0, false).scale, 0x1p127f);
 }
 
 TEST(Simt, BytesArePickedByNibbles) {

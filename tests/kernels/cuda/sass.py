@@ -80,18 +80,19 @@ def main_loop(code, work):
     return best
 
 
+def skipped(loop):
+    """The instructions that each branch of the loop to a later one of its instructions skips."""
+    for address, _, operation, operands in loop:
+        target = re.fullmatch(r"(?:.*, *)?0x([0-9a-f]+) *", operands) if operation.startswith("BRA") else None
+        if target and address < int(target[1], 16) <= loop[-1][0]:
+            yield [i for i in loop if address < i[0] < int(target[1], 16)]
+
+
 def usual(loop, work):
     """The loop without code that branches skip and that neither copies, loads operands nor does `work`: it serves tiles with a much
     larger maximum, or kept scores, which are rare."""
     every_tile = (work, "LDGSTS", "LDSM", "LDGDEPBAR", "DEPBAR")
-    seldom = set()
-    for address, _, operation, operands in loop:
-        target = re.fullmatch(r"(?:.*, *)?0x([0-9a-f]+) *", operands) if operation.startswith("BRA") else None
-        if not target or not address < int(target[1], 16) <= loop[-1][0]:
-            continue
-        over = [i for i in loop if address < i[0] < int(target[1], 16)]
-        if not any(i[2].startswith(every_tile) for i in over):
-            seldom |= {i[0] for i in over}
+    seldom = {i[0] for over in skipped(loop) if not any(i[2].startswith(every_tile) for i in over) for i in over}
     return [i for i in loop if i[0] not in seldom]
 
 

@@ -23,6 +23,7 @@ class SimtGpu : public cuda::Gpu {
   int64_t skipped_wait = -1;  // for tests of the tests: the n-th wait of a queue that is left out
   int64_t waits = 0;
   bool host_waits = true;
+  int64_t failing_copy = -1;  // the n-th copy ahead throws
 
   cuda::GpuInfo info() const override {
     return {.name = "shim", .multiprocessors = 8, .l2_bytes = 1 << 12, .free_bytes = size_t{1} << 32};
@@ -58,7 +59,7 @@ class SimtGpu : public cuda::Gpu {
 
   void prefetch(void* to, const void* from, size_t bytes) override {
     refuse_in_graph();
-    ++copies_ahead;
+    if (copies_ahead++ == failing_copy) throw std::runtime_error("a copy failed");
     give(Queue::kPrefetch, [=] { std::memcpy(to, from, bytes); });
   }
   Mark mark(Queue queue) override {
@@ -78,9 +79,11 @@ class SimtGpu : public cuda::Gpu {
   // A launch takes a microsecond. A graph may have launches alone, as in CUDA.
   double time_us(Timed as, const std::function<void()>& work) override {
     const int64_t before = launches_;
-    recording_ = as == Timed::kGraph;
-    work();
-    recording_ = false;
+    {
+      recording_ = as == Timed::kGraph;
+      const std::shared_ptr<void> ends(nullptr, [this](void*) { recording_ = false; });
+      work();
+    }
     main_.run_to(main_.end());
     return static_cast<double>(launches_ - before);
   }

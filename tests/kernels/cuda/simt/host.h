@@ -16,6 +16,7 @@
 // Static: nvcc makes a function of the same name that launches the kernel on a GPU, and the linker would choose that one.
 #define KV_KERNEL static inline void
 #define KV_UNROLL
+#define KV_ROLLED
 #define KV_LAUNCH_BOUNDS(threads, blocks)
 
 struct float2 {
@@ -29,6 +30,8 @@ struct alignas(16) float4 {
 };
 
 namespace kv::simt {
+
+inline constexpr int kSharedOfSm = 228 << 10;
 
 inline int thread() { return Machine::current().thread(); }
 inline int lane() { return thread() % kWarp; }
@@ -122,6 +125,7 @@ inline float2 unpack_bfloat2(uint32_t word) {
 inline uint32_t pack_bfloat2(float low, float high) {
   return f32_to_bf16(low) | static_cast<uint32_t>(f32_to_bf16(high)) << 16;
 }
+inline constexpr bool kConvertsFp8 = false;  // like a GPU's that needs code of ours
 inline uint32_t e4m3_to_half2(uint32_t two) {
   return pack_half2(fp8_to_f32<kE4M3>(static_cast<uint8_t>(two)),
                     fp8_to_f32<kE4M3>(static_cast<uint8_t>(two >> 8)));
