@@ -262,7 +262,7 @@ bool reads_are_fresh(cuda::CudaGpu& gpu) {
   return ok;
 }
 
-// What a capture holds may throw; then it is over.
+// A throw in a captured function ends the capture.
 bool captures_end(cuda::CudaGpu& gpu) {
   bool thrown = false;
   try {

@@ -12,7 +12,6 @@ def text(name):
 def test_one_version():
     """env.json and the program are held to it by cli_help_test.py, Python by bindings_test.py."""
     version = re.search(r"^project\(kvlab VERSION (\S+)", text("CMakeLists.txt"), re.M)[1]
-    assert re.search(r"^version: (\S+)$", text("CITATION.cff"), re.M)[1] == version
     assert re.search(r"^## (\S+),? ", text("CHANGELOG.md"), re.M)[1].rstrip(",") == version
     assert 'input = "CMakeLists.txt"' in text("pyproject.toml") and "version =" not in text("pyproject.toml").split("[project.optional")[0]
 

@@ -123,7 +123,7 @@ KV_DEVICE uint32_t pack_bfloat2(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   return word;
 }
-// Whether the GPU converts FP8 itself; older ones take dozens of instructions.
+// True on GPUs that convert FP8 themselves; older ones take dozens of instructions.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
 inline constexpr bool kConvertsFp8 = false;
 #else
