@@ -9,7 +9,7 @@ from figures.models import TINY, change_axis, model_style, series, task_read, ve
 from labels import with_point_labels
 from marks import click_focus, in_focus, interval, panel_width, panels, point_names, text, tips
 from messages import titled
-from prepare import NoData, with_absent, with_front, with_panel
+from prepare import NoData, in_order, with_absent, with_front, with_panel
 from style import QUIET, bytes_text, log_axis
 
 TITLE = "change of the mean loss [nats]"
@@ -68,7 +68,8 @@ def reading_rows(cells: pl.DataFrame) -> pl.DataFrame:
     selects = (pl.col("selection") != "all").fill_null(False)
     if not rows.select(selects.any()).item():
         raise NoData("no model reads with a selection")
-    rows = with_panel(rows.with_columns(experiment=task_read())).with_columns(
+    rows = rows.sort("experiment", "distance", "seq_len").with_columns(experiment=task_read())
+    rows = with_panel(rows.with_columns(in_order(rows, "experiment"))).with_columns(
         text("bytes_read", bytes_text),
         text("loss_change", "{:+.2g}".format),
         text("kept_tokens", "{:.0f}".format),
@@ -92,7 +93,7 @@ def fewest_bytes(rows: pl.DataFrame, names: dict[str, str]) -> str:
     said = [
         f"{row['loss_change']:.2g}{'' if at else ' nats'} ({row['loss_change_ci_low']:.2g} to {row['loss_change_ci_high']:.2g})"
         + (f" on {row['panel']}" if row["panel"] else "")
-        for at, row in enumerate(selections.filter(pl.col("spec") == named["spec"]).sort("panel").rows(named=True))
+        for at, row in enumerate(selections.filter(pl.col("spec") == named["spec"]).rows(named=True))
     ]
     part = rows.filter("part")
     return (f"Reading least, {names[named['variant']]} loses {', '.join(said)}; {part['alike'].sum()} of {part.height} caches "

@@ -36,6 +36,7 @@ EXPECTED = [
     (r"no PyTorch and transformers here: No module named", True),  # gigabytes: harness/python/README.md has the command
     (r"this machine has a GPU|no GPU", Path("/dev/nvidia0").exists()),
     (r"no CUDA compiler|this build is for", shutil.which("nvcc") is None),
+    (r"terms of the model's licence are not accepted here", True),
     (r"no (ml_dtypes|pandas) here", True),  # `engines` of .ci/steps installs them
     (r"peer \w+ is not installed here", True),  # gigabytes: harness/peers/README.md has the command
     (r"Slurm is not installed", shutil.which("slurmctld", path=f"{os.environ.get('PATH', '')}:/usr/sbin") is None),

@@ -114,6 +114,8 @@ def test_torn_and_foreign_folders(copy, tmp_path):
 
 # Each leaves this list when it is measured again.
 TO_BE_MEASURED_AGAIN = {"h200/gpu": "env.json lacks finished"}
+# Their models are downloaded once somebody has accepted a licence, which a test does not.
+UNDER_TERMS = ["epyc-2core/real_32k"]
 COMMITTED = sorted(str(cells.parent.relative_to(HOME / "results")) for cells in (HOME / "results").glob("*/*/cells.csv")
                    if (cells.parent / "config.toml").exists())
 
@@ -122,8 +124,11 @@ COMMITTED = sorted(str(cells.parent.relative_to(HOME / "results")) for cells in 
 def test_committed_folders_hold(name):
     if name in TO_BE_MEASURED_AGAIN:
         assert_found(HOME / "results" / name, TO_BE_MEASURED_AGAIN[name])
-    else:
-        holds(HOME / "results" / name)
+        return
+    done = kvlab("check-results", HOME / "results" / name)
+    if name in UNDER_TERMS and "whose terms are to be accepted first" in done.stdout:
+        pytest.skip("the terms of the model's licence are not accepted here")
+    succeeded(done)
 
 
 STAGES = ["placement", "codec", "retention", "selection", "layer_specs", "bits_per_value"]
