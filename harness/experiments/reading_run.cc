@@ -74,8 +74,8 @@ class ReadingRun {
       if (open(*c)) readings.push_back(&*c->reading);
     }
     if (readings.empty()) return true;
-    const auto go_on = [&](int64_t tokens) {
-      progress.add(static_cast<double>(tokens) * static_cast<double>(cells.size()));
+    const auto go_on = [&](double tokens) {
+      progress.add(tokens * static_cast<double>(cells.size()));
       return !control_.stop();
     };
     if (!measure::read_together(passages_, schedule_, reference, readings, go_on)) return false;
@@ -113,7 +113,7 @@ class ReadingRun {
   }
 
   // Reads the first sequence again, token by token, for all cells at once. Returns false if stopped.
-  bool check_chunks(std::span<ReadingCell* const> read, const std::function<bool(int64_t)>& go_on) const {
+  bool check_chunks(std::span<ReadingCell* const> read, const std::function<bool(double)>& go_on) const {
     std::vector<const ReadingCell*> good;
     std::vector<LayerSpecs> specs;
     for (const ReadingCell* c : read) {

@@ -18,6 +18,8 @@ int64_t side_by_side(int64_t readings, int64_t scored) {
   return std::clamp<int64_t>(model::kRowsSideBySide / std::max<int64_t>(scored, 1), 1, readings);
 }
 
+struct Stopped {};  // ends a step
+
 // One step: tokens [first, first + n) of every sequence.
 class Step {
  public:
@@ -28,22 +30,31 @@ class Step {
     }
   }
 
-  // All readings that go on, of which the first is the reference.
-  void read(std::span<Reading* const> readings) {
+  // All readings that go on, of which the first is the reference. Throws Stopped if `go_on` says so.
+  void read(std::span<Reading* const> readings, const std::function<bool(double)>& go_on) {
     const auto most = static_cast<size_t>(side_by_side(std::ssize(readings), std::ssize(scored_)));
-    for (size_t begin = 0; begin < readings.size(); begin += most)
-      read_side_by_side(readings.subspan(begin, std::min(most, readings.size() - begin)), begin == 0);
+    for (size_t begin = 0; begin < readings.size(); begin += most) {
+      const auto some = readings.subspan(begin, std::min(most, readings.size() - begin));
+      const double layers = readings.front()->decoder.layers(),
+                   share = static_cast<double>(some.size()) / static_cast<double>(readings.size());
+      read_side_by_side(some, begin == 0, [&] {
+        if (!go_on(static_cast<double>(n_) * share / layers)) throw Stopped();
+      });
+    }
   }
 
  private:
   int64_t position(int64_t at) const { return first_ + at % n_; }
 
-  void read_side_by_side(std::span<Reading* const> readings, bool with_reference) {
+  void read_side_by_side(std::span<Reading* const> readings, bool with_reference,
+                         const std::function<void()>& after_layer) {
     std::vector<model::CachedModel*> models;
     for (Reading* r : readings) models.push_back(&r->decoder);
     model::CachedModel::Together step;
     try {
-      step = model::CachedModel::step_together(models, ids_, n_, scored_);
+      step = model::CachedModel::step_together(models, ids_, n_, scored_, after_layer);
+    } catch (const Stopped&) {
+      throw;
     } catch (...) {
       if (with_reference || !models.front()->failure()) throw;
       return;  // all have failed
@@ -123,15 +134,18 @@ int64_t step_bytes(const model::ModelConfig& config, const StepSchedule& schedul
 }
 
 bool read_together(const Passages& passages, const StepSchedule& schedule, Reading& reference,
-                   std::span<Reading* const> readings, const std::function<bool(int64_t tokens)>& go_on) {
+                   std::span<Reading* const> readings, const std::function<bool(double tokens)>& go_on) {
   for (int64_t first = 0, n; first < passages.length; first += n) {
     n = std::min(schedule.tokens(first), passages.length - first);
     std::vector<Reading*> side_by_side{&reference};
     for (Reading* r : readings) {
       if (!r->decoder.failure()) side_by_side.push_back(r);
     }
-    Step(passages, first, n).read(side_by_side);
-    if (!go_on(n)) return false;
+    try {
+      Step(passages, first, n).read(side_by_side, go_on);
+    } catch (const Stopped&) {
+      return false;
+    }
   }
   return true;
 }
@@ -139,7 +153,7 @@ bool read_together(const Passages& passages, const StepSchedule& schedule, Readi
 std::vector<std::vector<Prediction>> read_specs(const model::Model& model, const Passages& passages,
                                                 const StepSchedule& schedule,
                                                 std::span<const LayerSpecs> specs, cuda::Gpu* gpu,
-                                                const std::function<bool(int64_t)>& go_on) {
+                                                const std::function<bool(double)>& go_on) {
   const ModelShape shape = cache_shape(model.config(), passages.sequences, passages.length);
   memory::Ledger ledger(INT64_MAX, gpu);  // serves all caches
   const auto full = build_cache(parse_spec("contiguous"), shape, ledger);

@@ -60,16 +60,16 @@ struct Reading {
   std::vector<Prediction> predictions;
 };
 
-// Calls `go_on` after every step with its tokens of a sequence; returns false if go_on did. A reader whose cache throws
-// stops alone, with the exception as its decoder's failure(); what the reference or the model throws is thrown.
+// Calls `go_on` after every layer with its share of the step's tokens of a sequence, since a step may be a whole prompt;
+// returns false if go_on did, and the readings are then of no further use. A reader whose cache throws stops alone, with the exception as its decoder's failure(); what the reference or the model throws is thrown.
 bool read_together(const Passages& passages, const StepSchedule& schedule, Reading& reference,
-                   std::span<Reading* const> readings, const std::function<bool(int64_t tokens)>& go_on);
+                   std::span<Reading* const> readings, const std::function<bool(double tokens)>& go_on);
 
 // Predictions [sequences, length] of each spec alone, with caches on a GPU if there is one; none at all if `go_on`, called as
 // above, returned false. Throws std::bad_alloc.
 std::vector<std::vector<Prediction>> read_specs(
     const model::Model& model, const Passages& passages, const StepSchedule& schedule,
     std::span<const LayerSpecs> specs, cuda::Gpu* gpu = nullptr,
-    const std::function<bool(int64_t tokens)>& go_on = [](int64_t) { return true; });
+    const std::function<bool(double tokens)>& go_on = [](double) { return true; });
 
 }  // namespace kv::measure

@@ -129,6 +129,7 @@ std::vector<float> CachedModel::step(std::span<const int> ids, int64_t n, Model:
 struct CachedModel::Company {
   std::span<CachedModel* const> models;
   int64_t each;  // rows of a group
+  const std::function<void()>& after_layer;
   std::vector<Alike> groups = {};
   std::vector<int> tokens = {};
   std::vector<int64_t> positions = {}, wanted = {};
@@ -170,17 +171,19 @@ struct CachedModel::Company {
     for (size_t m = 0; m < models.size(); ++m) {
       if (models[m]->failure_) answers[m].clear();
     }
+    after_layer();
     return part(answers, heads, each, groups, out);
   }
 };
 
 CachedModel::Together CachedModel::step_together(std::span<CachedModel* const> models,
-                                                 std::span<const int> ids, int64_t n, Model::Wanted wanted) {
+                                                 std::span<const int> ids, int64_t n, Model::Wanted wanted,
+                                                 const std::function<void()>& after_layer) {
   const Seconds whole;
   const Model& model = models.front()->model_;
   const ModelConfig& config = model.config();
   const auto each = std::ssize(ids);
-  Company all{.models = models, .each = each};
+  Company all{.models = models, .each = each, .after_layer = after_layer};
   all.group(ids, n, wanted);
   const Model::Parting layers{
       .attention =

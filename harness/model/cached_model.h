@@ -53,9 +53,11 @@ class CachedModel : public Decoder {
   // indices into `ids`, ascending.
   //
   // A model whose cache throws keeps the exception as its failure() and stops alone. If all have failed, throws the first
-  // one's. Also throws what Model::forward throws.
-  static Together step_together(std::span<CachedModel* const> models, std::span<const int> ids, int64_t n,
-                                Model::Wanted wanted = {});
+  // one's. Also throws what Model::forward throws, and what `after_layer` throws, which is called after every layer's
+  // caches have answered; the models are then of no further use.
+  static Together step_together(
+      std::span<CachedModel* const> models, std::span<const int> ids, int64_t n, Model::Wanted wanted = {},
+      const std::function<void()>& after_layer = [] {});
   std::exception_ptr failure() const { return failure_; }
   // The cache has been given `tokens` tokens of each sequence by someone else.
   void follow(int64_t tokens) { tokens_ += tokens; }
@@ -65,6 +67,7 @@ class CachedModel : public Decoder {
   void fork(int samples) override;
   int sequence_count() const override { return static_cast<int>(ids_.size()); }
   int vocab_size() const { return model_.config().vocab_size; }
+  int layers() const { return model_.config().layers; }
   int64_t tokens() const override { return tokens_; }  // a sequence, so far
 
   // Time of all steps: in this model's cache, and its even share of the rest, which the models of a step do as one.

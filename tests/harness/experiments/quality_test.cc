@@ -276,23 +276,37 @@ TEST_F(TinyReading, AReferenceWithoutMemoryEndsTheReading) {
              other = build_cache(parse_spec("concat"), shape, plenty);
   measure::Reading reference(model_, *full, p), reading(model_, *other, p);
   measure::Reading* const readings[] = {&reading};
-  EXPECT_THROW(measure::read_together(p, {}, reference, readings, [](int64_t) { return true; }),
+  EXPECT_THROW(measure::read_together(p, {}, reference, readings, [](double) { return true; }),
                std::bad_alloc);
 }
 
-TEST_F(TinyReading, TellsEveryStepAndCanBeStopped) {
+TEST_F(TinyReading, TellsEveryLayerAndCanBeStoppedInAStep) {
   const measure::Passages p = passages(2, 100);
   memory::Ledger ledger;
   const auto cache = build_cache(parse_spec("contiguous"), cache_shape(model_.config(), 2, 100), ledger);
   measure::Reading reference(model_, *cache, p);
-  std::vector<int64_t> told;
-  const auto tell = [&](int64_t tokens) {
+  std::vector<double> told;
+  const auto tell = [&](double tokens) {
     told.push_back(tokens);
-    return told.size() < 3;
+    return told.size() < 5;
   };
   EXPECT_FALSE(measure::read_together(p, {.prompt = 30, .step = 16}, reference, {}, tell));
-  EXPECT_EQ(told, (std::vector<int64_t>{30, 16, 16}));
-  EXPECT_EQ(reference.decoder.tokens(), 62);
+  EXPECT_EQ(told, (std::vector<double>{15, 15, 8, 8, 8}));
+  EXPECT_EQ(reference.decoder.tokens(), 46);
+}
+
+TEST_F(TinyReading, TellsOfAllTokensHoweverManyReadingsLieSideBySide) {
+  const measure::Passages p = passages(2, 100);
+  for (const int64_t step : {int64_t{1}, int64_t{100}}) {
+    double told = 0;
+    const auto tell = [&](double tokens) {
+      told += tokens;
+      return true;
+    };
+    measure::read_specs(model_, p, {.prompt = 0, .step = step},
+                        specs({"contiguous", "paged", "contiguous/f16"}), nullptr, tell);
+    EXPECT_NEAR(told, 100, 1e-9) << step;
+  }
 }
 
 TEST_F(TinyReading, AWindowIsExactUntilItForgets) {
