@@ -12,6 +12,10 @@ inline void check_query(const std::string& text) {
   if (text != "before" && text != "after")
     throw std::invalid_argument("'" + text + "' is neither \"before\" nor \"after\"");
 }
+inline void check_template(const std::string& text) {
+  if (text != "none" && text != "chatml")
+    throw std::invalid_argument("'" + text + "' is neither \"none\" nor \"chatml\"");
+}
 
 inline const config::Axis<std::string> kTaskAxis{
     kTaskName,
@@ -33,6 +37,14 @@ inline const config::Axis<std::string> kQueryAxis{kQuery,
                                                   config::text_list(check_query),
                                                   "before: the question, of two the first, is part of the "
                                                   "prompt that a policy compresses; after: it follows"};
+inline const config::Axis<std::string> kTemplateAxis{
+    kTemplate,
+    "template",
+    config::SharedTable::kOwn,
+    {"none"},
+    config::text_list(check_template),
+    "chatml: text and question are a user's turn, the answer begins the assistant's; for models whose "
+    "tokenizer has <|im_start|>"};
 inline const config::Key<double> kFloorKey{"floor", config::SharedTable::kOwn, 0.5, config::number(0.0, 1.0),
                                            "share of answers below which the full cache cannot do a task"};
 

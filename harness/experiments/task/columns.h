@@ -17,6 +17,12 @@ inline constexpr auto kQuery =
         .one_of("before after")
         .axis("question {} compression")
         .swept_by("query");
+inline constexpr auto kTemplate =
+    results::TextColumn{"template", "",
+                        "task: chat turns around the text with its question, and before the answer"}
+        .one_of("none chatml")
+        .axis("template {}")
+        .swept_by("template");
 inline constexpr results::IntegerColumn kRight{
     "right", "",
     "task: answers of `batch` that greedy decoding gives in full, each of its tokens the likeliest"};
@@ -38,7 +44,7 @@ inline constexpr results::NumberColumn kDifferenceP{"difference_p", "1",
                                                     "task: probability of answers that differ from the full "
                                                     "f32 cache's as one-sidedly by chance (McNemar, exact)"};
 inline constexpr auto kTaskColumns =
-    results::column_list(kTaskName, kDepth, kQuery, kRight, kFullRight, kUsable, kAccuracy, kAccuracyCiLow,
-                         kAccuracyCiHigh, kCredit, kDifferenceP);
+    results::column_list(kTaskName, kDepth, kQuery, kTemplate, kRight, kFullRight, kUsable, kAccuracy,
+                         kAccuracyCiLow, kAccuracyCiHigh, kCredit, kDifferenceP);
 
 }  // namespace kv::experiments

@@ -10,6 +10,7 @@ namespace kv::experiments {
 namespace {
 
 using Ids = std::vector<int>;
+const std::string kUser = "<|im_start|>user", kEnd = "<|im_end|>";
 
 // Words in a random order, each once.
 class Draw {
@@ -51,16 +52,25 @@ struct Making {
   const Lexicon& lexicon;
   int64_t tokens;  // of the whole text
   double depth;    // share of the haystack
+  bool chat;
   uint64_t key;
   Draw draw{lexicon, key};
 
   Ids write(const std::vector<std::string>& pieces) const { return experiments::write(lexicon, pieces); }
+  // From a question to its answer: a line break, or the assistant's turn.
+  std::vector<std::string> asking(std::vector<std::string> question,
+                                  const std::vector<std::string>& reply) const {
+    if (chat) question.insert(question.end(), {kEnd, "\n", "<|im_start|>assistant"});
+    question.emplace_back("\n");
+    question.insert(question.end(), reply.begin(), reply.end());
+    return question;
+  }
   Ids secret(const std::string& named, const std::string& value) const {
     return write({"\n", "The secret word of the", " " + named, " is", " " + value, ".", "\n"});
   }
   Ids ask_secret(const std::string& named) const {
-    return write({"\n", "Question: What is the secret word of the", " " + named, "?", "\n",
-                  "Answer: The secret word of the", " " + named, " is"});
+    return write(asking({"\n", "Question: What is the secret word of the", " " + named, "?"},
+                        {"Answer: The secret word of the", " " + named, " is"}));
   }
 };
 
@@ -84,7 +94,7 @@ Scene two(Making& m) {
   Scene scene = keys(m);
   const std::string named = m.draw.next(), value = m.draw.next();
   scene.needles.emplace_back(0.5, m.secret(named, value));
-  scene.next = m.write({" " + value, "."});
+  scene.next = m.chat ? m.write({" " + value, ".", kEnd, "\n", kUser}) : m.write({" " + value, "."});
   scene.next.insert(scene.next.end(), scene.question.begin(), scene.question.end());
   scene.question = m.ask_secret(named);
   return scene;
@@ -98,8 +108,9 @@ Scene queries(Making& m) {
     return m.write({"\n", "The secret word of the", of, " is", word, ".", "\n"});
   };
   scene.needles = {{m.depth, secret(named, value)}, {0.5, secret(other, others)}};
-  scene.question = m.write({"\n", "Question: What are the secret words of the", named, " and the", other, "?",
-                            "\n", "Answer: The secret words of the", named, " and the", other, " are"});
+  scene.question =
+      m.write(m.asking({"\n", "Question: What are the secret words of the", named, " and the", other, "?"},
+                       {"Answer: The secret words of the", named, " and the", other, " are"}));
   scene.answer = m.write({value, ",", others});
   return scene;
 }
@@ -116,7 +127,7 @@ Scene words(Making& m) {
   pieces.back() = ".";
   pieces.emplace_back("\n");
   return {{{m.depth, m.write(pieces)}},
-          m.write({"\n", "Question: Which word is most often in the list?", "\n", "Answer: The word"}),
+          m.write(m.asking({"\n", "Question: Which word is most often in the list?"}, {"Answer: The word"})),
           m.write({often})};
 }
 
@@ -131,8 +142,8 @@ Scene values(Making& m) {
     const Ids more = i == 0 ? m.write({value}) : m.write({",", value});
     scene.answer.insert(scene.answer.end(), more.begin(), more.end());
   }
-  scene.question = m.write({"\n", "Question: What are the secret words of the", named, "?", "\n",
-                            "Answer: The secret words of the", named, " are"});
+  scene.question = m.write(m.asking({"\n", "Question: What are the secret words of the", named, "?"},
+                                    {"Answer: The secret words of the", named, " are"}));
   return scene;
 }
 
@@ -150,7 +161,10 @@ Ids object_of(const Lexicon& lexicon, const std::vector<std::pair<std::string, s
 // The object fills the text but for the rest of a pair. Each key is a word, so that there are at most as many pairs.
 Scene lookup(Making& m) {
   const auto& words = m.lexicon.words();
-  const Ids question = m.write({"\n", "The value of \"", words[0], "\" is \""});
+  const auto ask_value = [&](const std::string& named) {
+    return m.write(m.asking({}, {"The value of \"", named, "\" is \""}));
+  };
+  const Ids question = ask_value(words[0]);
   const auto pair = std::ssize(m.write({"\", \"", words[0], "\": \"", words[0]}));
   const int64_t room = m.tokens - std::ssize(question) - std::ssize(m.write({"\n", "{\"", "\"}", words[0]}));
   const int64_t count = std::min(room / pair, std::ssize(words));
@@ -165,7 +179,7 @@ Scene lookup(Making& m) {
   Ids object = m.write({"\n"});
   const Ids written = object_of(m.lexicon, pairs);
   object.insert(object.end(), written.begin(), written.end());
-  return {{{0.5, object}}, m.write({"\n", "The value of \"", named, "\" is \""}), m.write({value})};
+  return {{{0.5, object}}, ask_value(named), m.write({value})};
 }
 
 Scene variables(Making& m) {
@@ -181,7 +195,7 @@ Scene variables(Making& m) {
       last = name;
     }
     if (chain > 0) continue;
-    scene.question = m.write({"\n", "Question: What is", last, "?", "\n", "Answer:", last, " is"});
+    scene.question = m.write(m.asking({"\n", "Question: What is", last, "?"}, {"Answer:", last, " is"}));
     scene.answer = m.write({value});
   }
   return scene;
@@ -198,7 +212,7 @@ Scene copy(Making& m) {
   Ids needle = m.write({"\n", "The record:", "\n"});
   needle.insert(needle.end(), object.begin(), object.end());
   needle.push_back(m.lexicon.line_break());
-  return {{{m.depth, needle}}, m.write({"\n", "A copy of the record:", "\n"}), object};
+  return {{{m.depth, needle}}, m.write(m.asking({"\n", "A copy of the record:"}, {})), object};
 }
 
 std::vector<Ids> split(std::span<const int> ids, int at) {
@@ -277,17 +291,21 @@ const std::vector<int>& Lexicon::ids_of(const std::string& piece) const {
 }
 
 Question ask(const std::string& task, const Lexicon& lexicon, std::span<const int> haystack, int64_t tokens,
-             int64_t depth, uint64_t key) {
-  Making making{lexicon, tokens, static_cast<double>(depth) / 100.0, key};
+             int64_t depth, bool chat, uint64_t key) {
+  if (chat && lexicon.ids_of(kEnd).size() > 1)
+    throw std::invalid_argument("template chatml: the model's tokenizer has no token " + kEnd);
+  const Ids opening = chat ? write(lexicon, {kUser, "\n"}) : Ids();
+  Making making{lexicon, tokens - std::ssize(opening), static_cast<double>(depth) / 100.0, chat, key};
   Scene scene = task_named(task).scene(making);
   const auto by_depth = [](const auto& a, const auto& b) { return a.first < b.first; };
   std::stable_sort(scene.needles.begin(), scene.needles.end(), by_depth);
-  int64_t rest = tokens - std::ssize(scene.question) - std::ssize(scene.next) - std::ssize(scene.answer);
+  int64_t rest =
+      making.tokens - std::ssize(scene.question) - std::ssize(scene.next) - std::ssize(scene.answer);
   for (const auto& [at, ids] : scene.needles) rest -= std::ssize(ids);
   if (rest < 0)
     throw std::invalid_argument("task \"" + task + "\" needs " + std::to_string(-rest) +
                                 " tokens more than the " + std::to_string(tokens) + " there are");
-  Question q;
+  Question q{.ids = opening};
   int64_t read = 0;
   const auto read_to = [&](int64_t end) {
     q.ids.insert(q.ids.end(), haystack.begin() + read, haystack.begin() + end);

@@ -40,7 +40,8 @@ Asked asked(const measure::SweepPoint& point) {
     const uint64_t key = math::random::key({point.config->seed, kStream, static_cast<uint64_t>(s)});
     Question q;
     try {
-      q = ask(point.axes[kTaskName], lexicon, window, point.seq_len + 1, *point.axes[kDepth], key);
+      q = ask(point.axes[kTaskName], lexicon, window, point.seq_len + 1, *point.axes[kDepth],
+              point.axes[kTemplate] == "chatml", key);
     } catch (const std::invalid_argument& e) {
       throw std::invalid_argument(where(point) + e.what());
     }
@@ -65,7 +66,8 @@ int64_t first_task_step(const measure::SweepPoint& point) { return asked(point).
 
 void plan_task(measure::SweepPoint& point) {
   add_variants(point, "task " + point.axes[kTaskName] + " depth " + std::to_string(*point.axes[kDepth]) +
-                          " query " + point.axes[kQuery]);
+                          " query " + point.axes[kQuery] +
+                          (point.axes[kTemplate] == "none" ? "" : " " + point.axes[kTemplate]));
   const Asked all = asked(point);
   fit_readings(point, all.passages.first, all.schedule);
 }
@@ -144,8 +146,8 @@ std::string accuracy_text(const results::Row& row) {
   return with_interval(row[kAccuracy], row[kAccuracyCiLow], row[kAccuracyCiHigh], "%.2f");
 }
 
-constexpr const config::AnyAxis* kTaskAxes[] = {&config::kBatch, &config::kSeqLen, &kTaskAxis, &kDepthAxis,
-                                                &kQueryAxis};
+constexpr const config::AnyAxis* kTaskAxes[] = {&config::kBatch, &config::kSeqLen, &kTaskAxis,
+                                                &kDepthAxis,     &kQueryAxis,      &kTemplateAxis};
 constexpr const config::AnyKey* kTaskKeys[] = {&kFloorKey};
 
 }  // namespace

@@ -25,14 +25,33 @@ const Lexicon& lexicon() {
   return lexicon;
 }
 
+// The same, but for a token each that begins and ends a turn.
+const Lexicon& lexicon_with_turns() {
+  static const std::string text = io::read_text(KVLAB_SOURCE_DIR "/configs/tasks.txt");
+  static const Lexicon lexicon = [] {
+    std::vector<int> ids;
+    for (size_t at = 0; at < text.size(); ++at) {
+      for (const auto& [mark, id] : {std::pair("<|im_start|>", 1), std::pair("<|im_end|>", 2)}) {
+        if (!text.substr(at).starts_with(mark)) continue;
+        ids.push_back(id);
+        at += std::string(mark).size();
+      }
+      ids.push_back(text[at]);
+    }
+    return Lexicon(text, ids);
+  }();
+  return lexicon;
+}
+
 // A haystack of one character that no piece has.
 std::vector<int> haystack() { return std::vector<int>(kTaskTokens, '-'); }
 
 struct Read {
   std::string before, question, answer;
 };
-Read read(const std::string& task, int64_t depth, uint64_t key) {
-  const Question q = ask(task, lexicon(), haystack(), kTaskTokens, depth, key);
+Read read(const std::string& task, int64_t depth, uint64_t key, bool chat = false) {
+  const Question q =
+      ask(task, chat ? lexicon_with_turns() : lexicon(), haystack(), kTaskTokens, depth, chat, key);
   EXPECT_EQ(std::ssize(q.ids), kTaskTokens);
   const std::string all = text_of(q.ids);
   const auto question = static_cast<size_t>(q.question), answer = static_cast<size_t>(q.answer);
@@ -63,7 +82,8 @@ std::string found_in(const std::string& task, const Read& r) {
     const auto word = [&](const std::string& key) -> std::string {
       return match(r.before, "The secret word of the " + key + " is( \\w+)\\.")[1];
     };
-    EXPECT_NE(r.question.find(" is" + word(asked[0][1]) + ".\n"), std::string::npos)
+    EXPECT_NE(r.question.find(" is" + word(asked[0][1]) + (r.before[0] == '\1' ? ".\2\n" : ".\n")),
+              std::string::npos)
         << "the first is answered";
     return word(asked[1][1]);
   }
@@ -117,9 +137,27 @@ TEST(Task, TheAnswerIsInTheText) {
   }
 }
 
+TEST(Task, TurnsStandAroundTheTextWithItsQuestion) {
+  for (const std::string& task : kNames) {
+    const Read r = read(task, 50, 3, true);
+    EXPECT_EQ(found_in(task, r), r.answer) << task;
+    const std::regex turns("[\1\2](user|assistant|)\n");
+    std::string told;
+    const std::string all = r.before + r.question + r.answer;
+    for (auto at = std::sregex_iterator(all.begin(), all.end(), turns); at != std::sregex_iterator(); ++at)
+      told += (*at)[1].length() > 0 ? std::string((*at)[1]) + " " : "end ";
+    const std::string turn = "user end assistant ";
+    EXPECT_EQ(told, task == "two" ? turn + "end " + turn : turn) << task;
+    EXPECT_TRUE(r.before.starts_with("\1user\n")) << task;
+    const std::string plain = read(task, 50, 3).question;
+    EXPECT_EQ(r.question.substr(r.question.rfind('\n')), plain.substr(plain.rfind('\n'))) << task;
+  }
+  EXPECT_THROW(ask("single", lexicon(), haystack(), kTaskTokens, 50, true, 3), std::invalid_argument);
+}
+
 TEST(Task, TheFirstOfTwoQuestionsEndsBeforeItsAnswer) {
   for (const std::string& task : kNames) {
-    const Question q = ask(task, lexicon(), haystack(), kTaskTokens, 50, 3);
+    const Question q = ask(task, lexicon(), haystack(), kTaskTokens, 50, false, 3);
     const std::string known = text_of(
         std::span(q.ids).subspan(static_cast<size_t>(q.question), static_cast<size_t>(q.asked - q.question)));
     EXPECT_EQ(q.asked == q.answer, task != "two") << task;
@@ -157,9 +195,9 @@ TEST(Task, DrawsBySeedAloneAndDepthMovesWordsNot) {
 
 TEST(Task, AllAnswersHaveEquallyManyTokens) {
   for (const std::string& task : kNames) {
-    const Question first = ask(task, lexicon(), haystack(), kTaskTokens, 50, 0);
+    const Question first = ask(task, lexicon(), haystack(), kTaskTokens, 50, false, 0);
     for (uint64_t key = 1; key < 10; ++key) {
-      const Question q = ask(task, lexicon(), haystack(), kTaskTokens, 50, key);
+      const Question q = ask(task, lexicon(), haystack(), kTaskTokens, 50, false, key);
       EXPECT_EQ(q.answer, first.answer) << task;
       EXPECT_EQ(q.question, first.question) << task;
     }
@@ -176,7 +214,7 @@ TEST(Task, ALookupFillsTheTextWithPairs) {
 
 TEST(Task, RefusesWhatDoesNotFit) {
   for (const std::string& task : kNames)
-    EXPECT_THROW(ask(task, lexicon(), haystack(), 60, 50, 1), std::invalid_argument) << task;
+    EXPECT_THROW(ask(task, lexicon(), haystack(), 60, 50, false, 1), std::invalid_argument) << task;
   EXPECT_THROW(check_task_name("needle"), std::invalid_argument);
   EXPECT_THROW(lexicon().ids_of("no such piece"), std::logic_error);
   const std::string text = "first\none\nlast\n";
