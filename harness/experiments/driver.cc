@@ -182,15 +182,16 @@ bool run_points(const std::vector<measure::SweepPoint>& points, const RunOptions
   for (const measure::SweepPoint& point : points) total += weight(point);
   int index = 0;
   for (const measure::SweepPoint& point : points) {
+    const std::string what = describe_point(point);  // told after every layer of a step
+    const double own = weight(point);
     const auto progress = [&, index](double part) {
-      options.progress(index, static_cast<int>(points.size()), describe_point(point),
-                       done + part * weight(point), total);
+      options.progress(index, static_cast<int>(points.size()), what, done + part * own, total);
     };
     progress(0);
     ++index;
     if (!is_finished(point, results) && !run_point(point, {options.stop, progress}, options, results))
       return false;
-    done += weight(point);
+    done += own;
   }
   return true;
 }
