@@ -9,7 +9,7 @@ from figures.figure import Tables, figure
 from figures.models import series
 from marks import in_focus, interval, legend_focus, length_choice, panels, text, tips
 from messages import at_each_length, titled
-from prepare import NoData, of_experiment
+from prepare import NoData, of_experiment, with_absent
 from style import bytes_text, length_text, log_axis
 
 ACCURACY = "right answers / questions"
@@ -77,7 +77,9 @@ def task_bytes(tables: Tables):
 
 def usable(tables: Tables) -> tuple[pl.DataFrame, str]:
     """The cells whose full f32 cache is above the floor, in panels; and what is left out, for a title."""
-    cells = of_experiment(tables.cells, "task", "accuracy", "depth", "held_bytes_per_token")
+    cells = with_absent(of_experiment(tables.cells, "task", "accuracy", "depth", "held_bytes_per_token"), [], ["template"])
+    chat = pl.col("template") == "chatml"
+    cells = cells.with_columns(task=pl.when(chat).then(pl.format("{} in ChatML", "task")).otherwise("task"))
     too_hard = pl.col("usable") == "no"
     rows = cells.filter(~too_hard)
     if rows.is_empty():
@@ -107,7 +109,9 @@ def who_forgets(rows: pl.DataFrame) -> str:
     """How many caches answer worse than the full one somewhere, and what is lost most."""
     worse = rows.filter(pl.col("verdict") == "worse")
     if worse.is_empty():
-        return f"None of {rows['variant'].n_unique()} caches is found to answer worse than the full f32 cache"
+        lost = rows.sort(pl.col("right") - pl.col("full_right"), "variant").row(0, named=True)
+        few = "" if lost["right"] == lost["full_right"] else f": {lost['batch']:.0f} questions a place are too few to tell {lost['right']:.0f} right from {lost['full_right']:.0f}"
+        return f"None of {rows['variant'].n_unique()} caches is found to answer worse than the full f32 cache" + few
     lost = worse.sort(pl.col("full_right") - pl.col("right"), "variant", descending=[True, False]).row(0, named=True)
     return (f"{worse['variant'].n_unique()} of {rows['variant'].n_unique()} caches answer worse than the full f32 cache somewhere; "
             f"{short(lost['variant'])} answers {lost['label']} at {lost['depth']:g} % of {lost['seq_len']:,.0f} tokens, "
