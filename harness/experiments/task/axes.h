@@ -13,8 +13,8 @@ inline void check_query(const std::string& text) {
     throw std::invalid_argument("'" + text + "' is neither \"before\" nor \"after\"");
 }
 inline void check_template(const std::string& text) {
-  if (text != "none" && text != "chatml")
-    throw std::invalid_argument("'" + text + "' is neither \"none\" nor \"chatml\"");
+  if (text != "plain" && text != "chatml")
+    throw std::invalid_argument("'" + text + "' is neither \"plain\" nor \"chatml\"");
 }
 
 inline const config::Axis<std::string> kTaskAxis{
@@ -41,7 +41,7 @@ inline const config::Axis<std::string> kTemplateAxis{
     kTemplate,
     "template",
     config::SharedTable::kOwn,
-    {"none"},
+    {"plain"},
     config::text_list(check_template),
     "chatml: text and question are a user's turn, the answer begins the assistant's; for models whose "
     "tokenizer has <|im_start|>"};

@@ -20,7 +20,7 @@ inline constexpr auto kQuery =
 inline constexpr auto kTemplate =
     results::TextColumn{"template", "",
                         "task: chat turns around the text with its question, and before the answer"}
-        .one_of("none chatml")
+        .one_of("plain chatml")
         .axis("template {}")
         .swept_by("template");
 inline constexpr results::IntegerColumn kRight{

@@ -67,7 +67,7 @@ int64_t first_task_step(const measure::SweepPoint& point) { return asked(point).
 void plan_task(measure::SweepPoint& point) {
   add_variants(point, "task " + point.axes[kTaskName] + " depth " + std::to_string(*point.axes[kDepth]) +
                           " query " + point.axes[kQuery] +
-                          (point.axes[kTemplate] == "none" ? "" : " " + point.axes[kTemplate]));
+                          (point.axes[kTemplate] == "plain" ? "" : " " + point.axes[kTemplate]));
   const Asked all = asked(point);
   fit_readings(point, all.passages.first, all.schedule);
 }

@@ -84,7 +84,7 @@ def test_of_two_questions_only_the_first_is_known(tmp_path):
 @pytest.mark.parametrize(("settings", "message"), [
     ({"task.task": "needle"}, "no task 'needle'; known: single, keys, two, queries, values, lookup, variables, words, copy"),
     ({"task.query": "never"}, "'never' is neither \"before\" nor \"after\""),
-    ({"task.template": "alpaca"}, "'alpaca' is neither \"none\" nor \"chatml\""),
+    ({"task.template": "alpaca"}, "'alpaca' is neither \"plain\" nor \"chatml\""),
     ({"task.template": "chatml"}, "template chatml: the model's tokenizer has no token <|im_end|>"),
     ({"task.depth": "[110]"}, "depth 110 is beyond the text's end: give percent, at most 100"),
     ({"task.floor": 2}, "floor"),
