@@ -61,7 +61,8 @@ struct Reading {
 };
 
 // Calls `go_on` after every layer with its share of the step's tokens of a sequence, since a step may be a whole prompt;
-// returns false if go_on did, and the readings are then of no further use. A reader whose cache throws stops alone, with the exception as its decoder's failure(); what the reference or the model throws is thrown.
+// returns false if go_on did, and the readings are then of no further use. A reader whose cache throws stops alone, with the
+// exception as its decoder's failure(); what the reference or the model throws is thrown.
 bool read_together(const Passages& passages, const StepSchedule& schedule, Reading& reference,
                    std::span<Reading* const> readings, const std::function<bool(double tokens)>& go_on);
 

@@ -109,19 +109,27 @@ def who_forgets(rows: pl.DataFrame) -> str:
     """How many caches answer worse than the full one somewhere, and what is lost most."""
     worse = rows.filter(pl.col("verdict") == "worse")
     if worse.is_empty():
-        lost = rows.sort(pl.col("right") - pl.col("full_right"), "variant").row(0, named=True)
-        few = "" if lost["right"] == lost["full_right"] else f": {lost['batch']:.0f} questions a place are too few to tell {lost['right']:.0f} right from {lost['full_right']:.0f}"
-        return f"None of {rows['variant'].n_unique()} caches is found to answer worse than the full f32 cache" + few
+        return f"None of {rows['variant'].n_unique()} caches is found to answer worse than the full f32 cache" + (f": {few}" if (few := too_few(rows)) else "")
     lost = worse.sort(pl.col("full_right") - pl.col("right"), "variant", descending=[True, False]).row(0, named=True)
     return (f"{worse['variant'].n_unique()} of {rows['variant'].n_unique()} caches answer worse than the full f32 cache somewhere; "
             f"{short(lost['variant'])} answers {lost['label']} at {lost['depth']:g} % of {lost['seq_len']:,.0f} tokens, "
             f"the full cache {lost['full_right']:.0f}")  # fmt: skip
 
 
+def too_few(rows: pl.DataFrame) -> str:
+    """What cannot be told apart, where no cache is found to answer worse though one gives fewer answers."""
+    lost = rows.sort(pl.col("right") - pl.col("full_right"), "variant").row(0, named=True)
+    if (rows["verdict"] == "worse").any() or lost["right"] >= lost["full_right"]:
+        return ""
+    return f"{lost['batch']:.0f} questions a place are too few to tell {lost['right']:.0f} right from {lost['full_right']:.0f}"
+
+
 def fewest_bytes(rows: pl.DataFrame) -> str:
     """The smallest cache not found to answer worse anywhere, where most caches were asked."""
     asked = rows.group_by("task", "asked").len().sort("len", "task", "asked", descending=[True, False, False]).row(0, named=True)
     there = rows.filter(pl.col("task") == asked["task"], pl.col("asked") == asked["asked"])
+    if few := too_few(there):
+        return f"{few[0].upper()}{few[1:]} ({asked['asked']})"
     kept = there.group_by("spec").agg(
         pl.col("held_bytes_per_token").mean(), (pl.col("verdict") == "worse").any().alias("worse"), pl.len().alias("places"),
         pl.col("right", "full_right", "batch").sum(),

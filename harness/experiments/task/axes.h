@@ -8,13 +8,12 @@
 
 namespace kv::experiments {
 
-inline void check_query(const std::string& text) {
-  if (text != "before" && text != "after")
-    throw std::invalid_argument("'" + text + "' is neither \"before\" nor \"after\"");
-}
-inline void check_template(const std::string& text) {
-  if (text != "plain" && text != "chatml")
-    throw std::invalid_argument("'" + text + "' is neither \"plain\" nor \"chatml\"");
+// Throws std::invalid_argument for another word than the column's two.
+template <const results::TextColumn& column>
+void check_word(const std::string& text) {
+  const std::vector<std::string> words = results::words_of(column.values);
+  if (text != words[0] && text != words[1])
+    throw std::invalid_argument("'" + text + "' is neither \"" + words[0] + "\" nor \"" + words[1] + "\"");
 }
 
 inline const config::Axis<std::string> kTaskAxis{
@@ -34,7 +33,7 @@ inline const config::Axis<std::string> kQueryAxis{kQuery,
                                                   "query",
                                                   config::SharedTable::kOwn,
                                                   {"after"},
-                                                  config::text_list(check_query),
+                                                  config::text_list(check_word<kQuery>),
                                                   "before: the question, of two the first, is part of the "
                                                   "prompt that a policy compresses; after: it follows"};
 inline const config::Axis<std::string> kTemplateAxis{
@@ -42,7 +41,7 @@ inline const config::Axis<std::string> kTemplateAxis{
     "template",
     config::SharedTable::kOwn,
     {"plain"},
-    config::text_list(check_template),
+    config::text_list(check_word<kTemplate>),
     "chatml: text and question are a user's turn, the answer begins the assistant's; for models whose "
     "tokenizer has <|im_start|>"};
 inline const config::Key<double> kFloorKey{"floor", config::SharedTable::kOwn, 0.5, config::number(0.0, 1.0),

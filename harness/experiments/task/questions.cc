@@ -162,7 +162,9 @@ Ids object_of(const Lexicon& lexicon, const std::vector<std::pair<std::string, s
 Scene lookup(Making& m) {
   const auto& words = m.lexicon.words();
   const auto ask_value = [&](const std::string& named) {
-    return m.write(m.asking({}, {"The value of \"", named, "\" is \""}));
+    const std::vector<std::string> question{"\n", "Question: What is", " " + named, "?"};
+    return m.write(
+        m.asking(m.chat ? question : std::vector<std::string>(), {"The value of \"", named, "\" is \""}));
   };
   const Ids question = ask_value(words[0]);
   const auto pair = std::ssize(m.write({"\", \"", words[0], "\": \"", words[0]}));

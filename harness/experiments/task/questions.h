@@ -48,8 +48,9 @@ struct Question {
 };
 
 // `haystack`: at least `tokens` ids, of which the beginning fills what the task leaves. `depth`: percent of it that stand
-// before what is asked for. `chat`: text and question are a turn of ChatML. `key`: of random numbers (math/random.h), which draw the words whatever the depth. Throws
-// std::invalid_argument if `tokens` are too few for the task, or if the tokenizer has no token that begins a turn.
+// before what is asked for. `chat`: text and question are a turn of ChatML. `key`: of random numbers (math/random.h), which
+// draw the words whatever the depth. Throws std::invalid_argument if `tokens` are too few for the task, or if the tokenizer
+// has no token that ends a turn.
 Question ask(const std::string& task, const Lexicon& lexicon, std::span<const int> haystack, int64_t tokens,
              int64_t depth, bool chat, uint64_t key);
 
