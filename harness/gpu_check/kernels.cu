@@ -23,7 +23,8 @@ constexpr const char* kPaths[] = {"", " two launches", " plain"};
 
 std::string describe(const Case& c) {
   return c.shape.codec.name + kPaths[static_cast<int>(c.path)] + " d" + std::to_string(c.shape.head_dim) +
-         " g" + std::to_string(c.shape.group) + (c.shape.tokens > 1 ? " chunk" : "") +
+         " g" + std::to_string(c.shape.group) +
+         (c.shape.tokens > 1 ? " chunk of " + std::to_string(c.shape.tokens) : "") +
          (c.shape.page_rows ? " paged" : " contiguous");
 }
 
@@ -90,9 +91,11 @@ bool check_kernels(cuda::CudaGpu& gpu, bool small) {
                                  tail,  page_rows};
           all &= passes(gpu, {shape, Scene::Path::kOneLaunch});
           if (head_dim != 128 || group != 4) continue;
-          SceneShape chunk = shape;
-          chunk.tokens = 24;
-          all &= passes(gpu, {chunk, Scene::Path::kOneLaunch});
+          for (const int32_t tokens : {8, 24}) {  // of several blocks of decode.h, and of chunk.h
+            SceneShape chunk = shape;
+            chunk.tokens = tokens;
+            all &= passes(gpu, {chunk, Scene::Path::kOneLaunch});
+          }
           all &= passes(gpu, {shape, Scene::Path::kTwoLaunches});
           all &= passes(gpu, {shape, Scene::Path::kPlain});
         }

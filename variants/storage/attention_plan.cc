@@ -20,14 +20,15 @@ double row_bytes(const cuda::Layout& layout) {
 
 // Rows of a work item. A wave is the items that the GPU works on at once: it takes as long as one item alone, or as the memory
 // needs for all of them. Many short items fill the last wave, and each costs its begin and a read in the merge.
-int32_t item_rows(const AttentionPlan& plan, const cuda::Gpu& gpu, int64_t slots) {
+int32_t item_rows(const AttentionPlan& plan, const cuda::Gpu& gpu, int64_t slots, int32_t most) {
   constexpr int32_t kSizes[] = {64,  128,  192,  256,  384,  512,
                                 768, 1024, 1536, 2048, 3072, cuda::kMostItemRows};
   const cuda::ItemCosts costs = gpu.item_costs();
   const double bytes_per_us = gpu.info().bytes_per_us, bytes = row_bytes(plan.layout);
-  int32_t best = cuda::kMostItemRows;
+  int32_t best = most;
   double least_us = INFINITY;
   for (const int32_t each : kSizes) {
+    if (each > most) break;
     int64_t items = 0;
     int32_t most_splits = 0, longest = 0;
     for (const cuda::Problem& p : plan.problems) {
@@ -75,8 +76,8 @@ void AttentionPlan::cut(const cuda::Gpu& gpu, Cut how) {
   const bool fits = !apart || gpu.decode_instance(tail, most_queries).queries == found.queries;
   block_queries = how != Cut::kPlain && fits ? found.queries : 0;
   const int64_t slots = int64_t{gpu.info().multiprocessors} * found.blocks_of_sm;
-  const int32_t each =
-      how == Cut::kEven && block_queries ? item_rows(*this, gpu, slots) : cuda::kMostItemRows;
+  const int32_t each = how == Cut::kEven && block_queries ? item_rows(*this, gpu, slots, found.most_item_rows)
+                                                          : found.most_item_rows;
   for (int32_t i = 0; i < count(); ++i) {
     cuda::Problem& p = problems[static_cast<size_t>(i)];
     if (block_queries) {

@@ -20,12 +20,14 @@
 namespace kv::cuda {
 
 // A block: rings of tiles, the lanes that read them, the merge of their results.
-template <class K, class V, int kHeadDim, int kQueries, int kStages = TileShape<K, V, kHeadDim>::kStages>
+template <class K, class V, int kHeadDim, int kQueries, int kStages_ = TileShape<K, V, kHeadDim>::kStages>
 struct DecodeBlock {
   using Shape = TileShape<K, V, kHeadDim>;
   using Lane = std::conditional_t<std::is_same_v<K, F32>, FloatLane<kHeadDim, kQueries>,
                                   DecodeLane<K, V, kHeadDim, kQueries>>;
   using Results = typename Lane::Results;
+  static constexpr int kBlockQueries = kQueries, kLeastQueries = 1, kStages = kStages_;
+  static constexpr int kItemRows = kMostItemRows;
   static constexpr int kWarpBytes = kStages * Shape::kBytes;
   static constexpr int kRingBytes = kDecodeWarps * kWarpBytes;
   // Results reuse the rings' bytes; a flag follows them.
@@ -40,11 +42,7 @@ struct DecodeBlock {
     if constexpr (kTakesTail) return kOwn > Tail::shared_bytes() ? kOwn : Tail::shared_bytes();
     return kOwn;
   }
-  // More blocks than shared memory holds would only leave each fewer registers.
-  static constexpr int blocks_of_sm() {
-    const int fit = simt::kSharedOfSm / (shared_bytes() + 1024);
-    return fit < 1 ? 1 : fit < Lane::kBlocksOfSm ? fit : Lane::kBlocksOfSm;
-  }
+  static constexpr int blocks_of_sm() { return blocks_that_fit(shared_bytes(), Lane::kBlocksOfSm); }
 
   KV_DEVICE static void run(const DecodeParams& params, const Layout& layout, const WorkItem& item) {
     const BlockTask task = block_task(params, item, kQueries);
@@ -77,17 +75,12 @@ struct DecodeBlock {
     const Results results{reinterpret_cast<float*>(simt::shared_memory())};
     lane.put(results);
     simt::sync_block();
-    const MergeParams& merge = params.merge;
-    results.merge(merge.partials, partial_of(task.problem, merge.group, item.split, task.first_query),
-                  task.queries);
-    if (!params.counters) return;
-    unsigned* counter = params.counters + item.problem * simt::blocks_y() + simt::block_y();
-    if (!arrives_last(counter, task.problem.splits, simt::shared_memory() + kFlagAt)) return;
-    merge_queries(merge, item.problem, task.first_query, task.queries);
+    write_results(params, item, task, results, simt::shared_memory() + kFlagAt);
   }
 };
 
-// Grid: [items, ceil(group * most tokens / kQueries)]; kDecodeWarps warps. Groups of a per-channel K are multiples of 32 rows.
+// Block: DecodeBlock, or chunk.h's ChunkBlock. Grid: [items, ceil(group * most tokens / kBlockQueries)]; kDecodeWarps warps.
+// Groups of a per-channel K are multiples of 32 rows.
 template <class Block>
 KV_KERNEL KV_LAUNCH_BOUNDS(kDecodeWarps* simt::kWarp, Block::blocks_of_sm()) decode(DecodeParams params) {
   const WorkItem item = params.items[simt::block_x()];

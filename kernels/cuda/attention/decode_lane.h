@@ -1,4 +1,4 @@
-// A lane of decode.h's warps, for rows of any format but f32.
+// A lane of the warps of decode.h and chunk.h, for rows of any format but f32.
 #pragma once
 
 #include "kernels/cuda/attention/decode_f32.h"
@@ -7,8 +7,11 @@
 
 namespace kv::cuda {
 
+// A block's warps have either the same queries and different tiles, or the same tiles and different queries.
+enum class WarpsShare { kQueries, kTiles };
+
 // A lane has kSlots queries (g and, if there are 16, g + 8) and its own part of their softmax.
-template <class K, class V, int kHeadDim, int kQueries>
+template <class K, class V, int kHeadDim, int kQueries, WarpsShare kShare = WarpsShare::kQueries>
 struct DecodeLane {
   using Shape = TileShape<K, V, kHeadDim>;
   using Keys = MmaFragment<K, kHeadDim>;
@@ -18,13 +21,13 @@ struct DecodeLane {
   static constexpr int kSlots = kQueries / 8;
   static constexpr int kRowTiles = Shape::kRows / 8, kChunksAtOnce = 32 / Shape::kRows;
   static constexpr int kChunks = kHeadDim / 16;
-  // A block's warps share the queries in shared memory if registers are too few for them, or if each tile has scales that
-  // make the lane's own queries of them.
+  // Queries lie in shared memory if registers are too few for them, or if each tile has scales that make the lane's own queries
+  // of them.
   static constexpr bool kScalesQueries = K::kScaling == Scaling::kChannel;
-  static constexpr bool kSharesQueries = kHeadDim > 128 || kScalesQueries ||
+  static constexpr bool kStoresQueries = kHeadDim > 128 || kScalesQueries ||
                                          (K::kScaling == Scaling::kBlock && kHeadDim * kQueries > 1024);
-  static constexpr bool kOwnsQueries = kScalesQueries || !kSharesQueries;
-  static constexpr int kQueryBytes = kSharesQueries ? kChunks * simt::kWarp * int{sizeof(Query)} : 0;
+  static constexpr bool kOwnsQueries = kScalesQueries || !kStoresQueries;
+  static constexpr int kQueryBytes = kStoresQueries ? kChunks * simt::kWarp * int{sizeof(Query)} : 0;
   // The largest numbers without register spills; 16-bit rows are limited by shared memory.
   static constexpr int kMostNumbers = K::kScaling == Scaling::kBlock || K::kBits == 16 ? 1024 : 2048;
   static constexpr int kNumbers = kHeadDim * kQueries * K::Number::kQueryParts;
@@ -39,7 +42,7 @@ struct DecodeLane {
   int g, t;
   int seen_by_all;                      // rows that need no mask; 0 if scores are kept
   Query q[kOwnsQueries ? kChunks : 1];  // 16 elements each
-  Query* shared_q;                      // [kChunks, lanes]
+  Query* shared_q;                      // [kChunks, lanes], of this warp alone if warps share tiles
   float q_unit[kSlots];                 // factor of products with q
   float unscaled_unit[kSlots];          // factor of products with shared_q
   float q_zero[kSlots];  // kRow: the sum of q, in q_units; kChannel: the sum of q times the zero points
@@ -47,13 +50,13 @@ struct DecodeLane {
   float max[kSlots], sum[kSlots] = {}, zero[kSlots] = {};
   float values[kHeadDim / 8][4] = {};
 
-  // `shared`: kQueryBytes of the block's shared memory.
+  // `shared`: kQueryBytes of shared memory, of the block or, if warps share tiles, of this warp.
   KV_DEVICE void start(const BlockTask& task, std::byte* shared) {
     shared_q = reinterpret_cast<Query*>(shared);
     g = simt::lane() / 4;
     t = simt::lane() % 4;
     for (float& one : max) one = kNoScore;
-    seen_by_all = task.problem.logits ? 0 : task.seen_by_token(0);
+    seen_by_all = task.problem.logits ? 0 : task.seen_by_token(task.first_token);
     set_queries(task);
   }
 
@@ -89,13 +92,13 @@ struct DecodeLane {
     }
     KV_UNROLL
     for (int chunk = 0; chunk < kChunks; ++chunk) {
-      if constexpr (!kSharesQueries) {
+      if constexpr (!kStoresQueries) {
         q[chunk].set(x, 4 * chunk);
-      } else if (chunk % kDecodeWarps == simt::warp()) {
+      } else if (kShare == WarpsShare::kTiles || chunk % kDecodeWarps == simt::warp()) {
         shared_q[chunk * simt::kWarp + simt::lane()].set(x, 4 * chunk);
       }
     }
-    if constexpr (kSharesQueries) simt::sync_block();
+    if constexpr (kStoresQueries && kShare == WarpsShare::kQueries) simt::sync_block();
   }
 
   // Multiplies the queries with the channels' scales, for each tile, since a tile lies in one group. The queries times the
@@ -290,7 +293,7 @@ struct DecodeLane {
     scores(tile, s);
     if (first + Shape::kRows > seen_by_all) {
       mask_or_keep(task, first, s);
-      clear_scales(tile, task.end - first);
+      if (kShare == WarpsShare::kQueries) clear_scales(tile, task.end - first);
     }
     Scores weights;
     weigh(tile, s, weights);
@@ -320,7 +323,7 @@ struct DecodeLane {
       for (int i = 0; i < Shape::kVMeta / 4; ++i) {
         if (simt::lane() >= rows && simt::lane() < Shape::kRows) scales[i] = 0.0f;
       }
-      simt::sync_warp();
+      simt::sync_warp();  // lanes read other lanes' scales
     }
   }
 

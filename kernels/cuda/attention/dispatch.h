@@ -1,8 +1,9 @@
-// The instances of decode.h that are compiled; all other cases take attend_simple.h.
+// The instances of decode.h and chunk.h that are compiled; all other cases take attend_simple.h.
 #pragma once
 
 #include <algorithm>
 
+#include "kernels/cuda/attention/chunk.h"
 #include "kernels/cuda/attention/decode.h"
 #include "kernels/cuda/attention/instance.h"
 
@@ -23,11 +24,8 @@ using SymmetricCodecs =
 using KiviCodecs = CodecList<CodecPair<Channel<8>, Token<8>>, CodecPair<Channel<4>, Token<4>>,
                              CodecPair<Channel<2>, Token<2>>>;
 
-// The most that a block can have where an SM has 100 KiB: RTX 3090, 4090 and 5080.
-inline constexpr int kLeastSharedBytes = 99 << 10;
-
-// Calls call(DecodeBlock()) for each instance of a list, those of few queries first: 1 or 4 for f32, else 8 or 16. Behind one of
-// few queries that needs more shared memory than the smallest GPUs have comes the same with a stage less.
+// Calls call(Block()) for each instance of a list, those of few queries first: 1 or 4 for f32, else 8, 16 and a chunk's. Behind
+// one of few queries that needs more shared memory than the smallest GPUs have comes the same with a stage less.
 template <class... Pairs, class Call>
 void visit_instances(CodecList<Pairs...>, Call call) {
   const auto visit = [&]<int kHeadDim, class K, class V>(CodecPair<K, V>) {
@@ -37,7 +35,9 @@ void visit_instances(CodecList<Pairs...>, Call call) {
     if constexpr (Few::shared_bytes() > kLeastSharedBytes)
       call(DecodeBlock<K, V, kHeadDim, kFew, TileShape<K, V, kHeadDim>::kStages - 1>());
     // 16 queries of 256 elements would not fit into the registers.
-    if constexpr (kMany * kHeadDim < 16 * 256) call(DecodeBlock<K, V, kHeadDim, kMany>());
+    constexpr bool kManyFit = kMany * kHeadDim < 16 * 256;
+    if constexpr (kManyFit) call(DecodeBlock<K, V, kHeadDim, kMany>());
+    if constexpr (!std::is_same_v<K, F32>) call(ChunkBlock < K, V, kHeadDim, kManyFit ? kMany : kFew > ());
   };
   (visit.template operator()<64>(Pairs()), ...);
   (visit.template operator()<128>(Pairs()), ...);
@@ -49,13 +49,15 @@ void visit_instances(CodecList<Pairs...>, Call call) {
 template <class List>
 Instance find_in(const Layout& layout, int queries, int most_shared_bytes) {
   Instance found{};
-  const auto offer =
-      [&]<class K, class V, int kDim, int kMost, int kStages>(DecodeBlock<K, V, kDim, kMost, kStages> block) {
-        const bool fits = layout.head_dim == kDim && K::stores(layout.k.encoding) &&
-                          V::stores(layout.v.encoding) && block.shared_bytes() <= most_shared_bytes;
-        if (fits && found.queries < std::min(queries, kMost))
-          found = {decode<decltype(block)>, block.shared_bytes(), kMost, block.kTakesTail};
-      };
+  const auto offer = [&]<template <class, class, int, int, int> class Block, class K, class V, int kDim,
+                         int kQueries, int kLast>(Block<K, V, kDim, kQueries, kLast> block) {
+    constexpr int kMost = block.kBlockQueries;
+    const bool fits = layout.head_dim == kDim && K::stores(layout.k.encoding) &&
+                      V::stores(layout.v.encoding) && block.shared_bytes() <= most_shared_bytes &&
+                      queries >= block.kLeastQueries;
+    if (fits && found.queries < std::min(queries, kMost))
+      found = {decode<decltype(block)>, block.shared_bytes(), kMost, block.kItemRows, block.kTakesTail};
+  };
   visit_instances(List(), offer);
   return found;
 }

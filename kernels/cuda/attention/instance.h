@@ -1,4 +1,4 @@
-// The compiled instances of decode.h for launching; dispatch.h makes them, a list a source file.
+// The compiled instances of decode.h and chunk.h for launching; dispatch.h makes them, a list a source file.
 #pragma once
 
 #include "kernels/cuda/rows/params.h"
@@ -10,6 +10,7 @@ struct Instance {
   void (*kernel)(DecodeParams);
   int shared_bytes;
   int queries;           // a block
+  int most_item_rows;    // for the error that is demanded
   bool takes_tail;       // its items may be raw rows behind the pages
   int blocks_of_sm = 1;  // that one multiprocessor holds; the Gpu knows
 };

@@ -91,6 +91,12 @@ KV_DEVICE bool arrives_last(unsigned* counter, int all, std::byte* shared) {
   return true;
 }
 
+// Blocks an SM to ask for, of at most `most`: more than shared memory holds would only leave each fewer registers.
+constexpr int blocks_that_fit(int shared_bytes, int most) {
+  const int fit = simt::kSharedOfSm / (shared_bytes + 1024);
+  return fit < 1 ? 1 : fit < most ? fit : most;
+}
+
 // Less than every score but finite, so that the difference of two is 0.
 inline constexpr float kNoScore = -1e30f;
 
@@ -129,10 +135,11 @@ struct BlockTask {
   const Page* pages;
   const float* q;            // [queries, head_dim]
   int first_query, queries;  // among the problem's group * n
+  int first_token;           // none of the queries is of an earlier one
   int first_row;             // of the pages or the tail, among all rows
-  int end;                   // the item's end, or earlier if no query sees more
+  int end;                   // the item's end, or earlier if none of the queries sees more
 
-  // Rows of the pages or the tail that a token's queries see; every token sees those of the first.
+  // Rows of the pages or the tail that a token's queries see; every later token sees them too.
   KV_DEVICE int seen_by_token(int token) const {
     const int rows = problem.visible + token - first_row;
     return rows < end ? rows : end;
@@ -144,17 +151,40 @@ struct BlockTask {
   }
 };
 
-KV_DEVICE BlockTask block_task(const DecodeParams& params, const WorkItem& item, int most_queries) {
+// Queries [first, first + most) of a problem, as far as there are so many. Those of one head are of consecutive tokens, and
+// those of several heads are of all tokens.
+KV_DEVICE BlockTask task_of(const DecodeParams& params, const WorkItem& item, int first, int most) {
   const Problem& p = params.merge.problems[item.problem];
-  const int first = simt::block_y() * most_queries, left = params.merge.group * p.n - first;
-  const int first_row = item.of_tail ? p.rows : 0, last_seen = p.visible + p.n - 1 - first_row;
+  const int queries = simt::smaller(params.merge.group * p.n - first, most), token = first % p.n;
+  const bool one_head = token + queries <= p.n;
+  const int first_row = item.of_tail ? p.rows : 0;
+  const int last_seen = p.visible + (one_head ? token + queries : p.n) - 1 - first_row;
   return {.problem = p,
           .pages = item.of_tail ? p.tail : p.pages,
           .q = p.q + int64_t{first} * params.merge.head_dim,
           .first_query = first,
-          .queries = left < most_queries ? left : most_queries,
+          .queries = queries,
+          .first_token = one_head ? token : 0,
           .first_row = first_row,
-          .end = item.end < last_seen ? item.end : last_seen};
+          .end = simt::smaller(item.end, last_seen)};
+}
+
+KV_DEVICE BlockTask block_task(const DecodeParams& params, const WorkItem& item, int most_queries) {
+  return task_of(params, item, simt::block_y() * most_queries, most_queries);
+}
+
+// Writes a block's results as partial ones; the problem's last block merges those of all items, if `counters` are there.
+// `flag`: 4 bytes of shared memory. All threads of the block call it.
+template <class Results>
+KV_DEVICE void write_results(const DecodeParams& params, const WorkItem& item, const BlockTask& task,
+                             const Results& results, std::byte* flag) {
+  const MergeParams& merge = params.merge;
+  results.merge(merge.partials, partial_of(task.problem, merge.group, item.split, task.first_query),
+                task.queries);
+  if (!params.counters) return;
+  unsigned* counter = params.counters + item.problem * simt::blocks_y() + simt::block_y();
+  if (arrives_last(counter, task.problem.splits, flag))
+    merge_queries(merge, item.problem, task.first_query, task.queries);
 }
 
 }  // namespace kv::cuda

@@ -56,6 +56,18 @@ struct GpuProblem {
     }
     return std::sqrt(error / norm);
   }
+  // [rows] FP64 attention weights, summed over the queries.
+  std::vector<double> exact_weights() const {
+    std::vector<double> all(static_cast<size_t>(shape.rows), 0.0);
+    const std::vector<float> k = decoded(false), v = decoded(true);
+    for (int query = 0; query < shape.group * shape.n; ++query) {
+      const auto one =
+          reference::attend(row(q, query), head_rows(k, query), head_rows(v, query), seen(query));
+      for (Eigen::Index i = 0; i < one.probabilities.size(); ++i)
+        all[static_cast<size_t>(i)] += one.probabilities[i];
+    }
+    return all;
+  }
   std::span<const float> row(const std::vector<float>& all, int query) const {
     return std::span(all).subspan(static_cast<size_t>(query * shape.head_dim),
                                   static_cast<size_t>(shape.head_dim));
@@ -210,6 +222,28 @@ inline std::string describe(const GpuCase& c) {
   return c.codec.name() + " head_dim " + std::to_string(c.head_dim) + " group " + std::to_string(c.group) +
          " rows " + std::to_string(c.rows) + " (tail " + std::to_string(c.tail_rows) + ") n " +
          std::to_string(c.n) + " pages of " + std::to_string(c.placing.page_units);
+}
+
+inline constexpr int kHopperBytes = 227 << 10;
+
+// The problems, attended to by the fast kernel in one launch or, with raw tails, two.
+inline std::vector<GpuProblem> solve(GpuBatch::Find find, const std::vector<GpuCase>& cases, unsigned seed,
+                                     int most_shared_bytes = kHopperBytes) {
+  std::vector<GpuProblem> problems = make_problems(cases);
+  GpuBatch batch(problems, GpuBatch::Path::kFast);
+  EXPECT_TRUE(batch.decode(find, {.seed = seed}, true, most_shared_bytes)) << describe(cases.front());
+  EXPECT_TRUE(batch.counters_are_zero());
+  return problems;
+}
+
+// f32 arithmetic; both read the same encoded rows.
+inline constexpr double kBound = 3e-6;
+
+inline void expect_fp64(GpuBatch::Find find, const std::vector<GpuCase>& cases, unsigned seed,
+                        int most_shared_bytes = kHopperBytes) {
+  for (const GpuProblem& p : solve(find, cases, seed, most_shared_bytes)) {
+    EXPECT_LT(p.relative_error(), kBound) << describe(p.shape) << " seed " << seed;
+  }
 }
 
 }  // namespace kv::test

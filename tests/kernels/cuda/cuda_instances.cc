@@ -1,4 +1,4 @@
-// Prints a line of JSON for each instance of decode.h, for cuda_report_test.py: a block's shared memory, and a tile's bytes and
+// Prints a line of JSON for each instance of decode.h and chunk.h, for cuda_report_test.py: a block's shared memory, and a tile's bytes and
 // matrix products. The compiler's report has none of them.
 #include <cxxabi.h>
 
@@ -32,9 +32,10 @@ const char* codec() {
   return "unknown";
 }
 
-template <class K, class V, int kHeadDim, int kQueries, int kStages>
-void print(DecodeBlock<K, V, kHeadDim, kQueries, kStages> block) {
-  using Block = decltype(block);
+template <template <class, class, int, int, int> class Kind, class K, class V, int kHeadDim, int kQueries,
+          int kLast>
+void print(Kind<K, V, kHeadDim, kQueries, kLast>) {
+  using Block = Kind<K, V, kHeadDim, kQueries, kLast>;
   using Lane = typename Block::Lane;
   using Shape = typename Block::Shape;
   int products = 0;
@@ -46,8 +47,8 @@ void print(DecodeBlock<K, V, kHeadDim, kQueries, kStages> block) {
       "{\"name\": \"%s\", \"codec\": \"%s\", \"head_dim\": %d, \"queries\": %d, \"stages\": %d, \"rows\": "
       "%d, \"bytes\": %d, "
       "\"products\": %d, \"shared_bytes\": %d}\n",
-      name_of<Block>().c_str(), codec<K, V>(), kHeadDim, kQueries, kStages, Shape::kRows, Shape::kBytes,
-      products, Block::shared_bytes());
+      name_of<Block>().c_str(), codec<K, V>(), kHeadDim, Block::kBlockQueries, Block::kStages, Shape::kRows,
+      Shape::kBytes, products, Block::shared_bytes());
 }
 
 template <class... Lists>

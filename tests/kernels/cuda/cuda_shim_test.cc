@@ -77,6 +77,11 @@ Experiment decodes(GpuBatch::Find find, const GpuCase& shape) {
   };
 }
 
+void expect_lines(const std::vector<std::string>& lost, const std::vector<std::string>& expected) {
+  ASSERT_EQ(lost.size(), expected.size()) << testing::PrintToString(lost);
+  for (size_t i = 0; i < lost.size(); ++i) EXPECT_NE(lost[i].find(expected[i]), std::string::npos) << lost[i];
+}
+
 TEST(Shim, NoticesEveryLossInDecode) {
   // Several splits, so that the last block merges, and long rows, whose queries a block's warps share.
   const GpuCase coded{.codec = kivi(4), .rows = 704, .placing = kTiny};
@@ -86,12 +91,18 @@ TEST(Shim, NoticesEveryLossInDecode) {
   const std::vector<std::string> expected = {"before one of them counts the block",
                                              "lanes read bytes that others copied",
                                              "the next copies overwrite the tile"};
-  for (const auto& lost :
-       {unnoticed(decodes(cuda::find_kivi, coded)), unnoticed(decodes(cuda::find_plain, long_rows))}) {
-    ASSERT_EQ(lost.size(), expected.size()) << testing::PrintToString(lost);
-    for (size_t i = 0; i < lost.size(); ++i)
-      EXPECT_NE(lost[i].find(expected[i]), std::string::npos) << lost[i];
-  }
+  expect_lines(unnoticed(decodes(cuda::find_kivi, coded)), expected);
+  expect_lines(unnoticed(decodes(cuda::find_plain, long_rows)), expected);
+}
+
+// The same barriers go unnoticed here, and those around scales that a warp clears.
+TEST(Shim, NoticesEveryLossInChunks) {
+  const GpuCase coded{.codec = kivi(4), .rows = 416, .n = 64, .placing = kTiny};
+  const GpuCase long_rows{.codec = same(kF16s), .head_dim = 256, .rows = 400, .n = 32};
+  const std::string counts = "before one of them counts the block",
+                    clears = "lanes clear bytes that others copied", cleared = "other lanes' scales";
+  expect_lines(unnoticed(decodes(cuda::find_kivi, coded)), {counts, clears, cleared});
+  expect_lines(unnoticed(decodes(cuda::find_plain, long_rows)), {counts});
 }
 
 TEST(Shim, NoticesEveryLossInThePlainKernelAndTheMerge) {

@@ -243,6 +243,7 @@ void Machine::copy_async(void* to, const void* from, size_t bytes) {
     fail("an asynchronous copy's target lies outside shared memory");
   }
   std::memset(target, kPoison, bytes);
+  if (launch_.copied_bytes && from) *launch_.copied_bytes += static_cast<int64_t>(bytes);
   fibers_[running_].open_group.push_back({target, static_cast<const std::byte*>(from), bytes});
 }
 

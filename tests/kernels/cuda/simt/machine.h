@@ -47,6 +47,7 @@ struct Launch {
   // For tests of the tests: the places that the kernel passed, and one whose call does nothing.
   std::set<Site>* seen = nullptr;
   std::optional<Site> skipped{};
+  int64_t* copied_bytes = nullptr;  // asynchronously, from memory; is added to
 };
 
 class Machine {
