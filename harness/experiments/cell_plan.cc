@@ -7,6 +7,7 @@
 #include "harness/io/bytes.h"
 #include "harness/measure/disk_need.h"
 #include "variants/cache/spec.h"
+#include "variants/storage/storage.h"
 
 namespace kv::experiments {
 namespace {
@@ -32,6 +33,12 @@ std::string unsupported_reason(const measure::SweepPoint& point, const LayerSpec
   require_layers(point, spec, shape);
   const std::string reason = workload::unsupported_reason(spec, point.workload, shape, point.context->gpu());
   if (!reason.empty()) return reason;
+  if (const model::Model* const model = point.source->model()) {
+    const model::ModelConfig& m = model->config();
+    const std::string lacking =
+        unattendable_reason(point.context->gpu(), !m.sink_logits.empty(), m.score_cap != 0.0f);
+    if (!lacking.empty()) return lacking;
+  }
   const bool replays = point.source->model() && !experiment_of(point).info.needs_model;
   if (replays && point.source->shape().row_layers() < point.source->shape().layers)
     return "linear layers have states, and only rows are replayed";

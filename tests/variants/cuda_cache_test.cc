@@ -203,10 +203,44 @@ TEST_F(CudaCache, SinkLogitsAndSoftCappingAreRefused) {
   EXPECT_THROW(pair.on_gpu.cache->step(0, {&in, 1}), std::invalid_argument);
 }
 
+// A cache that the CPU has and a GPU has no kernels for is refused when it is asked for, with the one reason.
 TEST_F(CudaCache, WhatAGpuCannotDoIsKnown) {
   const test::SimtGpu gpu;
-  EXPECT_NE(unsupported_reason(parse_spec("contiguous"), 512, &gpu), "");
-  EXPECT_EQ(unsupported_reason(parse_spec("contiguous"), 512), "");
+  CacheShape long_rows = kShape, latent = kShape;
+  long_rows.head_dim = 512;
+  latent.q_heads = 4, latent.kv_heads = 1, latent.head_dim = 64, latent.value_dim = 32;
+  struct Case {
+    const char *spec, *reason;
+    const CacheShape& shape = kShape;
+  };
+  const Case cases[] = {
+      {"contiguous", "head_dim 512 is more than the 256 that the GPU's kernels take", long_rows},
+      {"contiguous/f16", "latent rows (MLA) are not kept on a GPU yet", latent},
+      {"contiguous/q4_1", "q4_1 has kernels for the CPU alone; use --device cpu"},
+      {"contiguous/q5_0", "q5_0 has kernels for the CPU alone; use --device cpu"},
+      {"contiguous/q5_1", "q5_1 has kernels for the CPU alone; use --device cpu"},
+      {"contiguous/q6_0", "q6_0 has kernels for the CPU alone; use --device cpu"},
+      {"contiguous/iq4_nl", "iq4_nl has kernels for the CPU alone; use --device cpu"},
+      {"contiguous/mxfp8", "mxfp8 has kernels for the CPU alone; use --device cpu"},
+      {"paged/mxfp4", "mxfp4 has kernels for the CPU alone; use --device cpu"},
+      {"paged/nvfp4", "nvfp4 has kernels for the CPU alone; use --device cpu"},
+      {"paged/turbo(bits=3)", "turbo3 has kernels for the CPU alone; use --device cpu"},
+      {"paged/split(k=f16,v=turbo(bits=2))", "turbo2 has kernels for the CPU alone; use --device cpu"},
+      {"contiguous/f16/full/quest", "selection 'quest' has kernels for the CPU alone; use --device cpu"},
+      {"contiguous/f16/full/topk", "selection 'topk' has kernels for the CPU alone; use --device cpu"},
+      {"contiguous/q8_0(arithmetic=int8)", "arithmetic=int8 has kernels for the CPU alone; use --device cpu"},
+      {"contiguous/q8_0(first=4)", "first=N has kernels for the CPU alone; use --device cpu"},
+      {"contiguous/kivi(prefill=full)", "prefill=full has kernels for the CPU alone; use --device cpu"},
+      {"contiguous/q4_0(k_mean=removed)", "k_mean=removed has kernels for the CPU alone; use --device cpu"},
+      {"paged/f16/duo(recent=24,sinks=4,retrieval=1)",
+       "heads that keep different numbers of rows are for the CPU alone; use --device cpu"},
+      {"tiered(disk_codec=q4_0)/q8_0",
+       "a GPU's kernels read all tiers with one codec; leave out warm_codec and disk_codec"},
+  };
+  for (const Case& c : cases) {
+    EXPECT_EQ(unsupported_reason(parse_spec(c.spec), c.shape, &gpu), c.reason) << c.spec;
+    EXPECT_EQ(unsupported_reason(parse_spec(c.spec), c.shape), "") << c.spec;
+  }
 }
 
 }  // namespace

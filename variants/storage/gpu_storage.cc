@@ -45,10 +45,8 @@ void GpuStorage::view(std::span<std::span<const Span>>, std::span<const Retentio
 
 void GpuStorage::attend(std::span<const HeadQueries> problems, const StreamedRows* streamed) {
   for (const HeadQueries& p : problems) {
-    if (!p.sink_logits && p.score_cap == 0.0f) continue;
-    throw std::invalid_argument(
-        "the GPU's attention has neither sink logits nor soft-capping, and this model needs " +
-        std::string(p.sink_logits ? "sink logits" : "soft-capping") + ": run it with --device cpu");
+    const std::string reason = unattendable_reason(&gpu_, p.sink_logits, p.score_cap != 0.0f);
+    if (!reason.empty()) throw std::invalid_argument(reason);
   }
   if (!streamed) return attention_.attend(problems, nullptr, context_.rotated ? &rotated_keys_ : nullptr);
   const auto pieces_of = [&](int layer) {

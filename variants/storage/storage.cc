@@ -21,6 +21,12 @@ std::unique_ptr<SlotTable> make_slot_table(Memory& memory, int64_t slots, SlotSc
   return std::make_unique<HostSlotTable>(memory, slots, scores);
 }
 
+std::string unattendable_reason(const cuda::Gpu* gpu, bool sink_logits, bool soft_caps) {
+  if (!gpu || (!sink_logits && !soft_caps)) return "";
+  return "the GPU's attention has neither sink logits nor soft-capping, and this model needs " +
+         std::string(sink_logits ? "sink logits" : "soft-capping") + ": run it with --device cpu";
+}
+
 std::string unstorable_reason(const cuda::Gpu* gpu, int head_dim) {
   return gpu ? GpuStorage::unsupported_reason(head_dim) : "";
 }

@@ -88,4 +88,8 @@ std::unique_ptr<Storage> make_storage(const StorageContext& context);
 // Why rows of this head_dim cannot be kept in the memory of `gpu` (null: the host's), or empty if they can.
 std::string unstorable_reason(const cuda::Gpu* gpu, int head_dim);
 
+// Why attention over rows in the memory of `gpu` (null: the host's) lacks terms of a model's softmax (HeadQueries), or empty
+// if it lacks none.
+std::string unattendable_reason(const cuda::Gpu* gpu, bool sink_logits, bool soft_caps);
+
 }  // namespace kv

@@ -14,6 +14,7 @@
 #include "harness/measure/roofline_columns.h"
 #include "harness/measure/time_columns.h"
 #include "harness/results/cell_columns.h"
+#include "tests/harness/model/family_cases.h"
 #include "tests/kernels/cuda/simt_gpu.h"
 
 namespace kv {
@@ -21,11 +22,13 @@ namespace {
 
 // Runs a config's sweep points on the shim; has their rows and samples.csv.
 struct Measured {
-  explicit Measured(const std::string& toml) {
+  // `geometry`: a config.json beside the config.
+  explicit Measured(const std::string& toml, const std::string& geometry = "") {
     const std::filesystem::path folder = testing::TempDir() + "cuda_times_" + std::to_string(::getpid());
     std::filesystem::remove_all(folder);
     std::filesystem::create_directories(folder);
     std::ofstream(folder / "run.toml") << toml;
+    std::ofstream(folder / "config.json") << geometry;
     const config::Config config = experiments::load_config((folder / "run.toml").string(), {});
     auto shim = std::make_unique<test::SimtGpu>();
     gpu = shim.get();
@@ -140,6 +143,27 @@ TEST(CudaTimes, PrefillRefusesTheArmsThatTheCpuComputes) {
         << row[results::kArm];
     EXPECT_EQ(row[results::kReason].empty(), !by_cpu) << row[results::kReason];
     EXPECT_EQ(row[measure::kPrefillP50Us].has_value(), !by_cpu);
+  }
+}
+
+TEST(CudaTimes, ModelsWhoseSoftmaxHasTermsThatAGpuLacksAreRefused) {
+  for (const auto& [family, lacking] :
+       {std::pair{"gpt_oss", "sink logits"}, {"gemma2", "soft-capping"}, {"qwen3", ""}}) {
+    const Measured run(
+        "experiment = \"model\"\nthreads = 1\n[workload]\nweights = \"random\"\n[model]\nconfig = "
+        "\"config.json\"\n"
+        "[measure]\ncontext = \"synthetic\"\nrepetitions = 2\nsteps = 1\nretries = 0\naa_test = false\n"
+        "[sweep]\nvariants = [\"contiguous/f16\"]\nseq_len = 20\n",
+        test::family_cases().at(family).at("config").dump());
+    ASSERT_EQ(run.rows.size(), 1u);
+    const results::Row& row = run.rows.front();
+    const bool refused = *lacking != 0;
+    EXPECT_EQ(row[results::kStatus], refused ? results::Status::kUnsupported : results::Status::kOk)
+        << family;
+    EXPECT_EQ(row[results::kReason].find(lacking) != std::string::npos &&
+                  row[results::kReason].ends_with("run it with --device cpu"),
+              refused)
+        << row[results::kReason];
   }
 }
 
