@@ -25,7 +25,8 @@ RESULTS = "harness/results/results_folder.cc"
 RESIDUAL = "variants/storage/residual_buffer.cc"
 PREFIX = "variants/cache/prefix_cache.cc"
 PIECES = "variants/storage/gpu_pieces.cc"
-LANE, CHANNELS, WORDS = (f"kernels/cuda/attention/{name}.h" for name in ("decode_lane", "lane_channels", "words"))
+LANE, CHANNELS, WORDS, CHUNK, GPU_RESULTS = (
+    f"kernels/cuda/attention/{name}.h" for name in ("decode_lane", "lane_channels", "words", "chunk", "results"))
 TIERED, LEVELS = "variants/placement/tiered.cc", "variants/placement/tier_levels.cc"
 PEERS = "harness/experiments/decode/peer_cells.cc"
 CHARTS = "drawn_data_test"
@@ -58,6 +59,12 @@ MUTANTS = [
     Mutant(LANE, "too_large |= largest[slot] > kMostWeight;", "", "cuda_decode_test"),
     Mutant("kernels/cuda/attention/decode.h", "if (item.of_tail) return", "if (false) return", "cuda_decode_test"),
     Mutant("kernels/cuda/attention/tile.h", "first + simt::lane(), last)", "first + simt::lane(), last - 1)", "cuda_decode_test"),
+    Mutant(GPU_RESULTS, "(one_head ? token + queries : p.n) - 1", "p.n - 1", "cuda_chunk_test"),
+    Mutant(GPU_RESULTS, ".first_token = one_head ? token : 0", ".first_token = token", "cuda_chunk_test"),
+    Mutant(CHUNK, "Lane::clear_scales(ring.ring + at, task.end - row - apart);", "", "cuda_chunk_test"),
+    Mutant(CHUNK, "kItemRows = kMostItemRows / kDecodeWarps", "kItemRows = kMostItemRows", "cuda_chunk_test"),
+    Mutant("kernels/cuda/attention/dispatch.h", "queries >= block.kLeastQueries", "true", "cuda_chunk_test"),
+    Mutant("harness/experiments/cell_plan.cc", "if (!lacking.empty()) return lacking;", "", "cuda_times_test"),
     Mutant(TIERED, "const int level = c < borders.cold ? 2 : 1;", "const int level = 2;", "tier_codecs_test"),
     Mutant(TIERED, "chunks[c].use_count() > 1 &&", "false &&", "tier_codecs_test"),
     Mutant(TIERED, "index < borders.cold ? 2 : index < borders.not_hot ? 1 : 0", "0", "tier_codecs_test"),

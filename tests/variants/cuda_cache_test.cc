@@ -221,7 +221,7 @@ TEST_F(CudaCache, WhatAGpuCannotDoIsKnown) {
       {"contiguous/q5_1", "q5_1 has kernels for the CPU alone; use --device cpu"},
       {"contiguous/q6_0", "q6_0 has kernels for the CPU alone; use --device cpu"},
       {"contiguous/iq4_nl", "iq4_nl has kernels for the CPU alone; use --device cpu"},
-      {"contiguous/mxfp8", "mxfp8 has kernels for the CPU alone; use --device cpu"},
+      {"contiguous/mxfp8", "mxfp8e4m3 has kernels for the CPU alone; use --device cpu"},
       {"paged/mxfp4", "mxfp4 has kernels for the CPU alone; use --device cpu"},
       {"paged/nvfp4", "nvfp4 has kernels for the CPU alone; use --device cpu"},
       {"paged/turbo(bits=3)", "turbo3 has kernels for the CPU alone; use --device cpu"},

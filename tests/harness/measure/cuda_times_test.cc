@@ -22,13 +22,11 @@ namespace {
 
 // Runs a config's sweep points on the shim; has their rows and samples.csv.
 struct Measured {
-  // `geometry`: a config.json beside the config.
-  explicit Measured(const std::string& toml, const std::string& geometry = "") {
+  explicit Measured(const std::string& toml) {
     const std::filesystem::path folder = testing::TempDir() + "cuda_times_" + std::to_string(::getpid());
     std::filesystem::remove_all(folder);
     std::filesystem::create_directories(folder);
     std::ofstream(folder / "run.toml") << toml;
-    std::ofstream(folder / "config.json") << geometry;
     const config::Config config = experiments::load_config((folder / "run.toml").string(), {});
     auto shim = std::make_unique<test::SimtGpu>();
     gpu = shim.get();
@@ -149,12 +147,14 @@ TEST(CudaTimes, PrefillRefusesTheArmsThatTheCpuComputes) {
 TEST(CudaTimes, ModelsWhoseSoftmaxHasTermsThatAGpuLacksAreRefused) {
   for (const auto& [family, lacking] :
        {std::pair{"gpt_oss", "sink logits"}, {"gemma2", "soft-capping"}, {"qwen3", ""}}) {
+    const test::TempFolder folder;
+    const std::filesystem::path geometry = folder.path() / "config.json";
+    std::ofstream(geometry) << test::family_cases().at(family).at("config");
     const Measured run(
-        "experiment = \"model\"\nthreads = 1\n[workload]\nweights = \"random\"\n[model]\nconfig = "
-        "\"config.json\"\n"
-        "[measure]\ncontext = \"synthetic\"\nrepetitions = 2\nsteps = 1\nretries = 0\naa_test = false\n"
-        "[sweep]\nvariants = [\"contiguous/f16\"]\nseq_len = 20\n",
-        test::family_cases().at(family).at("config").dump());
+        "experiment = \"model\"\nthreads = 1\n[workload]\nweights = \"random\"\n[model]\nconfig = \"" +
+        geometry.string() +
+        "\"\n[measure]\ncontext = \"synthetic\"\nrepetitions = 2\nsteps = 1\nretries = 0\n"
+        "aa_test = false\n[sweep]\nvariants = [\"contiguous/f16\"]\nseq_len = 20\n");
     ASSERT_EQ(run.rows.size(), 1u);
     const results::Row& row = run.rows.front();
     const bool refused = *lacking != 0;
