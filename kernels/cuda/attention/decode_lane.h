@@ -56,7 +56,9 @@ struct DecodeLane {
     g = simt::lane() / 4;
     t = simt::lane() % 4;
     for (float& one : max) one = kNoScore;
-    seen_by_all = task.problem.logits ? 0 : task.seen_by_token(task.first_token);
+    // The few rows that a short chunk may mask are not worth a register more.
+    seen_by_all =
+        task.problem.logits ? 0 : task.seen_by_token(kShare == WarpsShare::kTiles ? task.first_token : 0);
     set_queries(task);
   }
 
