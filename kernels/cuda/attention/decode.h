@@ -75,7 +75,10 @@ struct DecodeBlock {
     const Results results{reinterpret_cast<float*>(simt::shared_memory())};
     lane.put(results);
     simt::sync_block();
-    write_results(params, item, task, results, simt::shared_memory() + kFlagAt);
+    // q8_0's loop at 256 dimensions has no registers left for the task, which is read anew.
+    constexpr bool kAnew = K::kScaling == Scaling::kBlock;
+    write_results(params, item, kAnew ? block_task(params, item, kQueries) : task, results,
+                  simt::shared_memory() + kFlagAt);
   }
 };
 

@@ -158,7 +158,7 @@ KV_DEVICE BlockTask task_of(const DecodeParams& params, const WorkItem& item, in
   const int queries = simt::smaller(params.merge.group * p.n - first, most), token = first % p.n;
   const bool one_head = token + queries <= p.n;
   const int first_row = item.of_tail ? p.rows : 0;
-  const int last_seen = p.visible + (one_head ? token + queries : p.n) - 1 - first_row;
+  const int last_seen = p.visible + simt::smaller(token + queries, p.n) - 1 - first_row;
   return {.problem = p,
           .pages = item.of_tail ? p.tail : p.pages,
           .q = p.q + int64_t{first} * params.merge.head_dim,
