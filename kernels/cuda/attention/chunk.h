@@ -12,14 +12,15 @@ namespace kv::cuda {
 // The most that a block can have where an SM has 100 KiB: RTX 3090, 4090 and 5080.
 inline constexpr int kLeastSharedBytes = 99 << 10;
 
-// Tiles of a stage: `most`, or half as many until they and `other_bytes` fit.
-constexpr int chunk_tiles(int tile_bytes, int other_bytes, int most) {
-  while (most > 1 && most * tile_bytes + other_bytes > kLeastSharedBytes) most /= 2;
-  return most;
+// Tiles of a stage: one a warp, or half as many until they and `other_bytes` fit.
+constexpr int chunk_tiles(int tile_bytes, int other_bytes) {
+  int tiles = kDecodeWarps;
+  while (tiles > 1 && tiles * tile_bytes + other_bytes > kLeastSharedBytes) tiles /= 2;
+  return tiles;
 }
 
 // Has the members that decode() in decode.h needs.
-template <class K, class V, int kHeadDim, int kWarpQueries, int kMostTiles = kDecodeWarps>
+template <class K, class V, int kHeadDim, int kWarpQueries>
 struct ChunkBlock {
   using Shape = TileShape<K, V, kHeadDim>;
   using Lane = DecodeLane<K, V, kHeadDim, kWarpQueries, WarpsShare::kTiles>;
@@ -29,21 +30,15 @@ struct ChunkBlock {
   // A warp adds all of an item's rows, where one of decode.h's has a part of them.
   static constexpr int kItemRows = kMostItemRows / kDecodeWarps;
   using Results = BlockResults<kHeadDim, 1, kBlockQueries>;
-  static constexpr bool kTakesTail = K::kScaling == Scaling::kChannel;
-  // A sequence has few raw rows, so stages of one tile are enough for them.
-  using Tail = ChunkBlock<F16, F16, kHeadDim, kWarpQueries, 1>;
+  // KIVI's raw rows have a launch of their own, which is little beside a chunk's.
+  static constexpr bool kTakesTail = false;
 
-  static constexpr int kTiles =
-      chunk_tiles(kStages * Shape::kBytes, 16 + kDecodeWarps * Lane::kQueryBytes, kMostTiles);
+  static constexpr int kTiles = chunk_tiles(kStages * Shape::kBytes, 16 + kDecodeWarps * Lane::kQueryBytes);
   static constexpr int kStageBytes = kTiles * Shape::kBytes, kRingBytes = kStages * kStageBytes;
   // Results reuse the tiles' bytes; a flag and the warps' queries follow.
   static constexpr int kFlagAt = kRingBytes > Results::kBytes ? kRingBytes : (Results::kBytes + 15) / 16 * 16;
   static constexpr int kQueriesAt = kFlagAt + 16;
-  static constexpr int shared_bytes() {
-    constexpr int kOwn = kQueriesAt + kDecodeWarps * Lane::kQueryBytes;
-    if constexpr (kTakesTail) return kOwn > Tail::shared_bytes() ? kOwn : Tail::shared_bytes();
-    return kOwn;
-  }
+  static constexpr int shared_bytes() { return kQueriesAt + kDecodeWarps * Lane::kQueryBytes; }
   static constexpr int blocks_of_sm() { return blocks_that_fit(shared_bytes(), Lane::kBlocksOfSm); }
 
   KV_DEVICE static void run(const DecodeParams& params, const Layout& layout, const WorkItem& item) {
@@ -67,7 +62,7 @@ struct ChunkBlock {
     lane.start(own, shared + kQueriesAt + warp * Lane::kQueryBytes);  // while the first rows arrive
     for (int at = 0, row = item.begin; row < task.end; row += kStep, at = kStageBytes - at) {
       simt::wait_copies<0>();
-      if (kTakesTail && warp < kTiles && row + apart + Shape::kRows > task.end) {
+      if (K::kScaling == Scaling::kChannel && warp < kTiles && row + apart + Shape::kRows > task.end) {
         simt::sync_warp();  // lanes clear bytes that others copied
         Lane::clear_scales(ring.ring + at, task.end - row - apart);
       }

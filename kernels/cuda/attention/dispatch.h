@@ -49,8 +49,8 @@ void visit_instances(CodecList<Pairs...>, Call call) {
 template <class List>
 Instance find_in(const Layout& layout, int queries, int most_shared_bytes) {
   Instance found{};
-  const auto offer = [&]<template <class, class, int, int, int> class Block, class K, class V, int kDim,
-                         int kQueries, int kLast>(Block<K, V, kDim, kQueries, kLast> block) {
+  const auto offer = [&]<template <class, class, int, int, int...> class Block, class K, class V, int kDim,
+                         int kQueries, int... kRest>(Block<K, V, kDim, kQueries, kRest...> block) {
     constexpr int kMost = block.kBlockQueries;
     const bool fits = layout.head_dim == kDim && K::stores(layout.k.encoding) &&
                       V::stores(layout.v.encoding) && block.shared_bytes() <= most_shared_bytes &&

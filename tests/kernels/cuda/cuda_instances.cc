@@ -32,10 +32,10 @@ const char* codec() {
   return "unknown";
 }
 
-template <template <class, class, int, int, int> class Kind, class K, class V, int kHeadDim, int kQueries,
-          int kLast>
-void print(Kind<K, V, kHeadDim, kQueries, kLast>) {
-  using Block = Kind<K, V, kHeadDim, kQueries, kLast>;
+template <template <class, class, int, int, int...> class Kind, class K, class V, int kHeadDim, int kQueries,
+          int... kRest>
+void print(Kind<K, V, kHeadDim, kQueries, kRest...>) {
+  using Block = Kind<K, V, kHeadDim, kQueries, kRest...>;
   using Lane = typename Block::Lane;
   using Shape = typename Block::Shape;
   int products = 0;

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import sass
 
-# The fast kernel: pairs of codecs times head_dims and queries a block (8 or 16 at 64 and 128, 8 at 256; f32: 1 or 4), and those
-# with a stage less, for 99 KiB of shared memory.
-INSTANCES = {"decode": 16 * 5 + 3 * 2 + 9}
+# The fast kernel: pairs of codecs times head_dims and queries a block (8 or 16 at 64 and 128, 8 at 256; f32: 1 or 4), those with
+# a stage less, for 99 KiB of shared memory, and those of chunks (64 queries a block, 32 at 256; a warp has a quarter of them).
+INSTANCES = {"decode": 16 * 5 + 3 * 2 + 9 + 16 * 3}
 # The plain kernels are not tuned. The others' limits follow from their blocks an SM.
 MOST_REGISTERS = {"attend_simple": 128, "append_rows": 128, "merge_splits": 80}
 OTHERS = 64
