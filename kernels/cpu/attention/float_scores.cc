@@ -27,9 +27,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int kKeys = 4;  // keys of a register block
 
-// Rows of f32 with this many bytes or more are read one key at a time by a single query: memory delivers them
-// faster in their order. Shorter rows take longer so, waiting for their sums; rows of narrower formats took
-// up to 1.2 times as long.
+// Stored rows of f32 with this many bytes or more are read one key at a time by a single query: memory delivers them
+// faster in their order. Shorter rows, and decoded ones, take longer so, waiting for their sums; rows of narrower formats
+// took up to 1.2 times as long.
 constexpr int kLongRow = 512;
 
 // One of a block's queries -> where its vectors belong in the block, which has kQueries of each. Returns what undoes
@@ -134,7 +134,7 @@ void score_rows(D d, Load load, const FloatRows& rows, const FloatWork& work, co
   prefetcher.begin_part(int64_t{(rows.count + kKeys - 1) / kKeys} * steps * query_blocks(queries));
   for (int j = 0; j < rows.count; j += kKeys) {
     if constexpr (std::is_same_v<Load, LoadF32>) {
-      if (queries == 1 && head_dim * Load::kBytes >= kLongRow) {
+      if (queries == 1 && head_dim * Load::kBytes >= kLongRow && !rows.decoded) {
         score_one_by_one(d, rows.row + j, packed, head_dim, prefetcher, scores + j);
         continue;
       }
