@@ -308,6 +308,7 @@ class Tiered : public ChunksPlacement, private Tiers {
   Piece piece(int64_t first_unit, const std::byte* slot) const {
     Piece piece = empty_piece(first_unit, 2);
     piece.base = slot_.at(slot, 0);
+    piece.one_block = true;
     return piece;
   }
 
@@ -323,7 +324,8 @@ class Tiered : public ChunksPlacement, private Tiers {
                 .units = chunk_units(),
                 .unit = &levels_[level].unit,
                 .base = {},
-                .head_stride = {}};
+                .head_stride = {},
+                .one_block = false};
     for (int p = 0; p < kPlanes; ++p) piece.head_stride[p] = piece.unit->bytes[p] * chunk_units();
     return piece;
   }
