@@ -148,10 +148,14 @@ KV_DEVICE int kept(int x) {
   return x;
 }
 
-// Reads memory that is aligned to the size of T.
+// Reads and writes memory that is aligned to the size of T.
 template <class T>
 KV_DEVICE T read(const std::byte* p) {
   return *reinterpret_cast<const T*>(p);
+}
+template <class T>
+KV_DEVICE void write(std::byte* p, T value) {
+  *reinterpret_cast<T*>(p) = value;
 }
 
 // Loads four matrices of 8 rows of 16 bytes from shared memory; lane 8m + r has the address of row r of matrix m. A lane gets

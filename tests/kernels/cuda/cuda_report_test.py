@@ -6,6 +6,7 @@ file has each instance's budget. The table of counts is printed and left in the 
 """
 
 import csv
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -178,6 +179,23 @@ def loops(kernels, names):
             work = "HMMA" if instance["products"] else "LDS.128"  # the loads of f32 rows
             found[target].append((instance, sass.main_loop(code, work), work))
     return found
+
+
+# Instructions in append_rows that read and write memory, those of a byte apart: only codes of odd widths are written by bytes.
+APPEND_READS, APPEND_WRITES, APPEND_BYTES = 17, 23, 1
+
+
+def test_append_reads_and_writes_as_wide_as_rows_are_aligned(kernels):
+    over = {}
+    for target in sorted({arch for *_, arch in kernels} & set(TARGETS)):
+        (code,) = [code for name, code in sass.disassembled(disassembler(), target, "cuda_gpu").items() if "append_rows" in name]
+        reads, writes = ([o for _, _, o, _ in code if o.split(".")[0] in kinds] for kinds in (("LD", "LDG"), ("ST", "STG")))
+        narrow = sum(o.endswith((".U8", ".S8")) for o in writes)
+        if any(o.endswith((".U8", ".S8", ".U16")) for o in reads) or narrow > APPEND_BYTES:
+            over[target] = Counter(reads + writes)
+        if len(reads) > APPEND_READS or len(writes) - narrow > APPEND_WRITES:
+            over[target] = Counter(reads + writes)
+    assert over == {}
 
 
 def test_no_matrix_product_is_behind_a_branch(loops):
