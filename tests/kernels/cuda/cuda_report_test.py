@@ -233,7 +233,7 @@ LAUNCH, FIRST_READ, L2 = 2.5, 0.7, 0.3
 
 def test_a_short_step_waits_for_few_answers(names, capsys):
     """f16 at 128 dimensions reads work item, problem, page and rows one after the other; then the last block reads eight splits'
-    results at once, in two waits at most, after a fence, a count and a fence."""
+    results at once, in two waits at most, after a fence and a count."""
     (code,) = [
         code
         for mangled, code in sass.disassembled(disassembler(), "sm_90a", "decode_plain").items()
@@ -245,7 +245,7 @@ def test_a_short_step_waits_for_few_answers(names, capsys):
     splits = [step for operation, step in found if operation.startswith("LDG") and ".STRONG" in operation]
     assert len(splits) == 24 and len(set(splits)) <= 2  # largest score, sum and four elements of eight splits
     # The problem's fields are in the first-level cache by then, and wait for none.
-    merging = ["fence", "count", "fence", "results"]
+    merging = ["fence", "count", "results"]
     assert rows == 3 and splits[0] - fence <= len(merging) + 1
     estimate = LAUNCH + FIRST_READ * (rows + 1) + L2 * len(merging)
     with capsys.disabled():

@@ -101,7 +101,6 @@ inline unsigned count_up(unsigned* counter, unsigned last) {
   *counter = before >= last ? 0 : before + 1;
   return before;
 }
-inline void fence() {}
 inline float read_fresh(const float* p) { return *p; }
 
 inline float exp2(float x) { return std::exp2(x); }
