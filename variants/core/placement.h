@@ -69,7 +69,7 @@ struct Piece {
   // Bytes; the units of a head lie one behind the other, and so do heads.
   std::array<int64_t, kPlanes> head_stride;
   // The planes follow each other in kPieceOrder. Otherwise V's codes follow K's, and V's metadata follows K's.
-  bool one_block;
+  bool one_block = false;
 };
 // Rows [begin, end) of a head that lie in one piece.
 struct PieceRows {

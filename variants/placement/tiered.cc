@@ -314,8 +314,7 @@ class Tiered : public ChunksPlacement, private Tiers {
 
   Piece piece(int64_t first_unit, int level, const Planes& planes) const {
     Piece piece = empty_piece(first_unit, level);
-    const UnitAddress first = planes.at(0, 0);
-    for (int p = 0; p < kPlanes; ++p) piece.base[p] = first.plane[p];
+    std::ranges::copy(planes.at(0, 0).plane, piece.base.begin());
     return piece;
   }
 
@@ -324,8 +323,7 @@ class Tiered : public ChunksPlacement, private Tiers {
                 .units = chunk_units(),
                 .unit = &levels_[level].unit,
                 .base = {},
-                .head_stride = {},
-                .one_block = false};
+                .head_stride = {}};
     for (int p = 0; p < kPlanes; ++p) piece.head_stride[p] = piece.unit->bytes[p] * chunk_units();
     return piece;
   }
