@@ -14,8 +14,8 @@ STORE = re.compile(r"vmov\w+ +%[xyz]mm\d+,.*\(%r[sb]p")
 # over floats put away the sums of the first two of four keys.
 LOOPS = {
     "codes' values with AVX-512": (r"<void kv::cpu::N_AVX3\w*::add_values<", 20, 16),
-    "floats' scores with AVX2": (r"<void kv::cpu::N_AVX2::score_rows<.*float, 8ul", 6, 15),
-    "floats' values with AVX2": (r"<void kv::cpu::N_AVX2::add_rows<.*float, 8ul", 6, 9),
+    "floats' scores with AVX2": (r"<void kv::cpu::N_AVX2::score_rows<.*float, 8ul", 6, 18),
+    "floats' values with AVX2": (r"<void kv::cpu::N_AVX2::add_rows<.*float, 8ul", 6, 12),
 }
 
 
