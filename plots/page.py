@@ -34,7 +34,8 @@ OPEN = 2  # chapters, at first
 class Drawn:
     figure: Figure
     spec: dict | None  # Vega-Lite; None where the figure is left out
-    left_out: str  # the reason, where it is
+    left_out: str = ""  # the reason, where it is
+    warning: str = ""  # below it
 
     @property
     def message(self) -> str:

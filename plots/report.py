@@ -117,7 +117,7 @@ def draw(figure: Figure, tables: Tables, subtitle: list[str], pictures: Path, ho
     except NoData as reason:
         return Drawn(figure, None, str(reason))
     write_pictures(spec, pictures, figure.name, how)
-    return Drawn(figure, spec, "")
+    return Drawn(figure, spec, warning=figure.warning(tables))
 
 
 def main_picture(drawn: list[Drawn], tables: Tables, subtitle: list[str]) -> Picture | None:
@@ -141,7 +141,7 @@ def specification(figure: Figure, tables: Tables, subtitle: list[str]) -> dict:
             spec = chart.to_dict(validate=False)
     except pl.exceptions.ColumnNotFoundError as error:  # an older folder, or one of a later version that renamed it
         raise NoData(str(error).partition(";")[0]) from None
-    spec["title"] = heading(figure, spec.get("title"), subtitle)
+    spec["title"] = heading(figure, spec.get("title"), [*subtitle, *filter(None, [figure.warning(tables)])])
     spec["config"] = CONFIG
     used = fields_of(spec)  # all other columns are most of a cell's
     spec["data"] = {"values": rows.select(name for name in rows.columns if name in used).to_dicts()}
@@ -151,12 +151,11 @@ def specification(figure: Figure, tables: Tables, subtitle: list[str]) -> dict:
 def heading(figure: Figure, message: str | dict | None, subtitle: list[str]) -> dict:
     """The message that the drawing function computed, above what is drawn where; else what is drawn as the title."""
     messages = message["text"] if isinstance(message, dict) else message
-    below = [*subtitle, figure.warning] if figure.warning else subtitle
     if not messages:
         drawn = figure.title
         text = {"expr": f"'{drawn} at ' + format(length, ',') + ' tokens'"} if figure.at_one_length else drawn
-        return {"text": text, "subtitle": below}
-    return {"text": messages, "subtitle": [figure.title, *below]}
+        return {"text": text, "subtitle": subtitle}
+    return {"text": messages, "subtitle": [figure.title, *subtitle]}
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 from families import short
 from figures.figure import Tables, figure
-from figures.models import TINY, change_axis, series, task_read, versus_full
+from figures.models import change_axis, series, task_read, versus_full, warning_if_tiny
 from known import name_of, numeric_parameters, spec_of
 from marks import in_focus, interval, legend_focus, panels, text, tips, variant_axis
 from messages import titled
@@ -25,7 +25,7 @@ SAME_BYTES = 0.03  # of the baseline's, on either side
     "the 95 % bootstrap interval of the paired difference, blue or orange where the interval leaves out 0 and grey where it "
     "contains it or stays within 0.001 nats. Budgets of layers are in the order of layers. Beside it: the bytes held per input "
     "token, and KL(full f32 cache || variant). The axis is linear within 0.001 nats of zero.",
-    warning=TINY,
+    warning=warning_if_tiny,
 )
 def loss_baseline(tables: Tables):
     rows = compared_rows(tables.cells)

@@ -43,7 +43,7 @@ class Figure:
     how_to_read: str
     draw: Callable[[Tables], alt.TopLevelMixin]
     at_one_length: bool = False  # drawn for the length that a menu chooses; its title says which
-    warning: str = ""  # what goes with the figure wherever it is shown, under its title
+    warning: Callable[[Tables], str] = lambda tables: ""  # what goes with the figure wherever it is shown, under its title
     also_common: bool = False  # the common figures draw its experiments, too, where nothing else was run
     own_style: bool = False  # its experiments' lines are policies over budgets, in colours apart from those of other figures
     experiments: tuple[str, ...] = ()  # whose it is, as list.py has it

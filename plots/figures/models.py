@@ -9,10 +9,19 @@ from families import VariantStyle, baseline_of
 from known import Spec, spec_of
 from prepare import with_absent
 
-TINY = (
-    "Tiny models exaggerate the loss of quality: trust the order of the variants, not the size of the gaps, "
-    "and measure your own model."
-)
+TINY_PARAMETERS = 50e6  # in layers; the bundled model has a million, SmolLM2 106 million
+
+
+def warning_if_tiny(tables: Tables) -> str:
+    """What goes with charts of predictions unless each model that predicted is known to have enough parameters."""
+    cells = with_absent(tables.cells, ["loss", "model_layers", "q_heads", "head_dim"]).filter(pl.col("loss").is_not_null())
+    parameters = 12 * pl.col("model_layers") * (pl.col("q_heads") * pl.col("head_dim")) ** 2
+    if cells.select((parameters >= TINY_PARAMETERS).fill_null(False).all()).item():
+        return ""
+    return (
+        "Tiny models exaggerate the loss of quality: trust the order of the variants, not the size of the gaps, "
+        "and measure your own model."
+    )
 
 
 def series() -> pl.Expr:

@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 from families import short
 from figures.figure import Tables, figure
-from figures.models import TINY, by_kept_tokens, change_axis, model_style, position_range, series, versus_full
+from figures.models import by_kept_tokens, change_axis, model_style, position_range, series, versus_full, warning_if_tiny
 from labels import with_point_labels
 from marks import (
     click_focus, front_dots, front_line, in_families, in_focus, interval, length_choice, line_and_points, panel_width, panels, point_names, text, tips,
@@ -28,7 +28,7 @@ NOTHING_CHANGED = "no variant's predictions differ from the full f32 cache's"
     "distribution from the full f32 cache's on the same text, with 95 % bootstrap intervals. A line is a policy over "
     "its budgets, a lone point a codec that keeps every token.",
     at_one_length=True,
-    warning=TINY,
+    warning=warning_if_tiny,
     own_style=True,
 )
 def quality_kl(tables: Tables):
@@ -47,7 +47,7 @@ def quality_kl(tables: Tables):
     "on the same tokens, with 95 % bootstrap intervals; an interval that contains 0 shows no difference. 0.01 nats are "
     "1 % of the perplexity. The axis is linear within 0.001 nats of zero.",
     at_one_length=True,
-    warning=TINY,
+    warning=warning_if_tiny,
 )
 def quality_loss(tables: Tables):
     quality = quality_rows(tables, "loss_change")
@@ -62,7 +62,7 @@ def quality_loss(tables: Tables):
     "one that jumps at the policy's budget has begun to evict. Variants with exactly the full f32 cache's predictions "
     "have no line.",
     at_one_length=True,
-    warning=TINY,
+    warning=warning_if_tiny,
 )
 def kl_position(tables: Tables):
     rows = by_position(tables.positions, tables.cells).with_columns(

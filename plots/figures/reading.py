@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
-from figures.models import TINY, change_axis, model_style, series, task_read, versus_full
+from figures.models import change_axis, model_style, series, task_read, versus_full, warning_if_tiny
 from labels import with_point_labels
 from marks import click_focus, in_focus, interval, panel_width, panels, point_names, text, tips
 from messages import titled
@@ -24,7 +24,7 @@ NOT_TOLD_APART = ["ambiguous", "negligible", "identical", "better"]
     "layers, bounds of pages included; topk reads every key before it chooses. Loss less that of the full f32 cache on the "
     "same tokens, with 95 % bootstrap intervals; filled points are statistically tied with it: their intervals contain 0 or stay "
     "within 0.001 nats. The axis is linear within 0.001 nats of zero.",
-    warning=TINY,
+    warning=warning_if_tiny,
 )
 def quality_read(tables: Tables):
     rows = reading_rows(tables.cells)

@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 from families import short
 from figures.figure import Tables, figure
-from figures.models import TINY, by_kept_tokens, drops_tokens, model_style, series, versus_full, with_loss_interval
+from figures.models import by_kept_tokens, drops_tokens, model_style, series, versus_full, warning_if_tiny, with_loss_interval
 from marks import in_families, in_focus, interval, line_and_points, panels, text, tips
 from messages import titled
 from prepare import NoData, of_experiment, with_panel
@@ -19,7 +19,7 @@ from style import QUIET, bytes_text, length_axis
     "Lower is better. A passage is repeated this many tokens later; only the predictions of the second copy count. A "
     "cache that evicted the first copy cannot recall it; the policies of a panel keep equally many tokens. Bars are "
     "the mean and 1.96 standard errors.",
-    warning=TINY,
+    warning=warning_if_tiny,
     own_style=True,
 )
 def recall(tables: Tables):
@@ -69,7 +69,7 @@ def who_recalls(rows: pl.DataFrame) -> str | None:
     "Lower is better. The same losses against the tokens that a policy keeps, a panel a distance; the dashed line is "
     "the full f32 cache. A window reaches it once the window is longer than the distance; a policy that keeps the "
     "tokens that matter reaches it with fewer. Bars are the mean and 1.96 standard errors.",
-    warning=TINY,
+    warning=warning_if_tiny,
 )
 def recall_budget(tables: Tables):
     rows, full = by_budget(of_experiment(tables.cells, "recall", "loss", "distance"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
-from figures.models import TINY
+from figures.models import warning_if_tiny
 from marks import in_focus, interval, legend_focus, panels, text, tips
 from messages import titled
 from prepare import NoData, of_experiment, with_absent, with_panel
@@ -20,7 +20,7 @@ KL = "KL(full f32 cache || variant), mean [nats]"
     "Paler is better. A cell is a codec in the K or in the V of one layer, everything else in f32; its colour is the KL divergence "
     "of the next token's distribution from the full f32 cache's on the same text, on a log scale. A dark row is a layer that needs "
     "more bits, a dark column a codec that no layer bears.",
-    warning=TINY,
+    warning=warning_if_tiny,
     own_style=True,
 )
 def sensitivity_layers(tables: Tables):
@@ -59,7 +59,7 @@ def most_and_least(rows: pl.DataFrame) -> str:
     "KL divergence measured against the sum over layers and sides", "quality",
     "On the line, effects add up; below it, codecs in several layers cost less together than the sum of what each costs alone. A point is a "
     "cache whose layers have random codecs, or one codec in all layers, with the 95 % bootstrap interval of what was measured.",
-    warning=TINY,
+    warning=warning_if_tiny,
     own_style=True,
 )
 def sensitivity_sum(tables: Tables):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
-from figures.models import TINY, position_range, with_loss_interval
+from figures.models import position_range, warning_if_tiny, with_loss_interval
 from families import VariantStyle, short
 from marks import in_families, in_focus, interval, length_choice, line_and_points, panels, text, tips
 from messages import at_each_length, titled
@@ -22,7 +22,7 @@ from style import QUIET, log_axis
     "moves on, unless RoPE uses cache positions. Recompute runs the model over the last tokens from scratch, without a "
     "cache.",
     at_one_length=True,
-    warning=TINY,
+    warning=warning_if_tiny,
     own_style=True,
 )
 def stream(tables: Tables):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
 import polars as pl
 from data import load_run
 from figures.budget import best_policies
-from figures.models import by_kept_tokens
+from figures.models import by_kept_tokens, warning_if_tiny
 from figures.prefill import prefill_arms
 from figures.recall import by_budget
 from prepare import measured, of_experiment, with_panel
@@ -13,6 +16,8 @@ from report import tables_of
 from support import left_out, reported
 from synthetic import synthetic_run
 from synthetic_models import MODEL_SERIES
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_later_experiments_do_not_disturb_the_others(tmp_path):
@@ -52,6 +57,16 @@ def test_recall_is_drawn_against_distance_and_against_budget(tmp_path):
     assert rows["kept_tokens"].to_list() == [64, 256] * 6
     assert set(full["variant"]) == {"contiguous/f32/full"} and rows["full_loss"].to_list() == [0.1] * 12
     assert [loss > 6 for loss in rows["loss"]] == [True, False] * 4 + [True, True] * 2
+
+
+def test_charts_warn_of_tiny_models_alone():
+    run = load_run(ROOT / "results/epyc-2core/field", "field")
+    assert "Tiny models" in warning_if_tiny(tables_of([run]))
+    large = load_run(ROOT / "results/epyc-2core/codebooks", "codebooks")
+    assert warning_if_tiny(tables_of([large])) == ""
+    assert "Tiny models" in warning_if_tiny(tables_of([run, large]))
+    unknown = dataclasses.replace(large, cells=large.cells.drop("model_layers"))
+    assert "Tiny models" in warning_if_tiny(tables_of([unknown]))
 
 
 def test_policies_that_are_equally_good_are_named_together():

@@ -8,6 +8,7 @@
 #include "kernels/cpu/isa.h"
 #include "tests/kernels/cuda/simt_gpu.h"
 #include "tests/variants/contract.h"
+#include "variants/storage/gpu_pieces.h"
 
 namespace kv {
 namespace {
@@ -157,10 +158,10 @@ Stepped steps(const std::string& spec, SimtGpu& gpu) {
 TEST(CudaTiers, FetchTheNextLayersFirstPieces) {
   SimtGpu plain;
   const Stepped want = steps("contiguous/f16", plain);
-  // Copies of K and V of both layers' three pieces: in the first step two more for the one after it, later two of them are
-  // there. When the third step moves a fourth piece to the host, the prefetched ones are not used, nor when its items are longer
+  // A copy for each of both layers' three pieces: in the first step two more for the one after it, later two of them are there.
+  // When the third step moves a fourth piece to the host, the prefetched ones are not used, nor when its items are longer
   // and need more slots.
-  const std::vector<int64_t> moved = {16, 12, 24, 16, 16}, still = {16, 12, 16, 12, 16};
+  const std::vector<int64_t> moved = {8, 6, 12, 8, 8}, still = {8, 6, 8, 6, 8};
   const std::vector<std::tuple<std::string, Late, std::vector<int64_t>>> runs = {
       {"hot=1", Late::kBoth, moved},
       {"hot=300,warm=512", Late::kBoth, still},
@@ -212,9 +213,28 @@ TEST(CudaTiers, GoOnAfterAStepThatFailed) {
     }
     return out;
   };
-  const auto want = last("contiguous/f16", -1);
-  EXPECT_EQ(last("tiered(hot=1)/f16", -1), want);
-  for (int64_t copy = 0; copy < 4; ++copy) EXPECT_EQ(last("tiered(hot=1)/f16", copy), want) << copy;
+  const auto want = last("contiguous/q8_0", -1);
+  EXPECT_EQ(last("tiered(hot=1)/q8_0", -1), want);
+  for (int64_t copy = 0; copy < 4; ++copy) EXPECT_EQ(last("tiered(hot=1)/q8_0", copy), want) << copy;
+}
+
+// K's and V's codes lie side by side, and so do their scales; in the file, all four planes.
+TEST(CudaTiers, BringPlanesThatLieSideBySideInOneCopy) {
+  for (const auto& [spec, copies] : {std::pair{"tiered(hot=1)/f16", 1},
+                                     {"tiered(hot=1)/q8_0", 2},
+                                     {"tiered(hot=1,warm=0)/f16", 1},
+                                     {"tiered(hot=1,warm=0)/q8_0", 1}}) {
+    SimtGpu gpu;
+    Cached cached(parse_spec(spec), &gpu);
+    const Tokens all = make_tokens(kShape, 1901, 3);
+    cached.fill(cached.cache->add_sequence(), all, 1900);
+    const Tokens last = slice(kShape, all, 1900, 1);
+    std::vector<float> out(last.q.size());
+    const StepInput in{0, 1, last.q.data(), last.k.data(), last.v.data(), out.data()};
+    cached.cache->step(0, {&in, 1});
+    constexpr int kPieces = 1900 / kPieceRows + kPrefetchedPieces;  // and the next step's first ones
+    EXPECT_EQ(gpu.copies_ahead, copies * kPieces) << spec;
+  }
 }
 
 TEST(CudaTiers, HoldAFewPiecesAtATime) {

@@ -58,6 +58,9 @@ struct PlacementContext {
   int64_t unit_bytes() const { return unit.bytes[0] + unit.bytes[1] + unit.bytes[2] + unit.bytes[3]; }
 };
 
+// The order of a piece's planes in memory, so that those of a kind lie side by side.
+inline constexpr std::array<Plane, kPlanes> kPieceOrder{kKData, kVData, kKMeta, kVMeta};
+
 // Consecutive units of all heads, in the host's memory until the next visit returns.
 struct Piece {
   int64_t first_unit, units;
@@ -65,6 +68,8 @@ struct Piece {
   std::array<const std::byte*, kPlanes> base;  // head 0's first unit
   // Bytes; the units of a head lie one behind the other, and so do heads.
   std::array<int64_t, kPlanes> head_stride;
+  // The planes follow each other in kPieceOrder. Otherwise V's codes follow K's, and V's metadata follows K's.
+  bool one_block = false;
 };
 // Rows [begin, end) of a head that lie in one piece.
 struct PieceRows {

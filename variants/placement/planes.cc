@@ -2,6 +2,7 @@
 #include "variants/placement/planes.h"
 
 #include <new>
+#include <tuple>
 #include <utility>
 
 namespace kv {
@@ -29,11 +30,16 @@ void add_spans(const UnitLayout& unit, const std::array<const std::byte*, kPlane
 Planes::Planes(const PlacementContext& context, int64_t capacity_units, ByteKind data_kind,
                ByteKind meta_kind, AxisOrder order, Tier tier)
     : context_(&context), capacity_(capacity_units), order_(order) {
-  for (int p = 0; p < kPlanes; ++p) {
-    const bool meta = p == kKMeta || p == kVMeta;
-    const int64_t bytes = context.unit.bytes[p] * context.heads * capacity_units;
-    plane_[p] =
-        Block::of_rows(*context.memory, static_cast<size_t>(bytes), meta ? meta_kind : data_kind, tier);
+  const auto bytes = [&](int p) {
+    return static_cast<size_t>(context.unit.bytes[p] * context.heads * capacity_units);
+  };
+  const bool joined = tier == Tier::kWarm;
+  for (const auto& [k, v, kind] :
+       {std::tuple{kKData, kVData, data_kind}, std::tuple{kKMeta, kVMeta, meta_kind}}) {
+    block_[k] = Block::of_rows(*context.memory, bytes(k) + (joined ? bytes(v) : 0), kind, tier);
+    if (!joined) block_[v] = Block::of_rows(*context.memory, bytes(v), kind, tier);
+    if (bytes(k) > 0) plane_[k] = block_[k].data();
+    if (bytes(v) > 0) plane_[v] = joined ? block_[k].data() + bytes(k) : block_[v].data();
   }
 }
 
@@ -48,7 +54,7 @@ int64_t Planes::head_stride(int plane) const {
 UnitAddress Planes::at(int head, int64_t unit) const {
   UnitAddress address;
   for (int p = 0; p < kPlanes; ++p) {
-    if (plane_[p]) address.plane[p] = plane_[p].data() + head * head_stride(p) + unit * unit_stride(p);
+    if (plane_[p]) address.plane[p] = plane_[p] + head * head_stride(p) + unit * unit_stride(p);
   }
   return address;
 }
@@ -68,8 +74,8 @@ void Planes::copy_from(const Planes& other, int64_t units, int64_t at) {
   const bool rows_alike = order_ == AxisOrder::kRowMajor && repeats == 1;
   for (int p = 0; p < kPlanes; ++p) {
     if (!plane_[p]) continue;
-    std::byte* to = plane_[p].data() + at * unit_stride(p);
-    const std::byte* from = other.plane_[p].data();
+    std::byte* to = plane_[p] + at * unit_stride(p);
+    const std::byte* from = other.plane_[p];
     // A copy moves units that lie side by side on both sides: of all heads, of one head, or a single one.
     const int64_t together = order_ == AxisOrder::kRowMajor && !rows_alike ? 1 : units;
     const auto bytes =

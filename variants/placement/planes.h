@@ -41,7 +41,9 @@ class Planes {
   const PlacementContext* context_ = nullptr;
   int64_t capacity_ = 0;
   AxisOrder order_ = AxisOrder::kHeadMajor;
-  std::array<Block, kPlanes> plane_;
+  // In the second pool V's planes lie behind K's, in K's blocks.
+  std::array<Block, kPlanes> block_;
+  std::array<std::byte*, kPlanes> plane_{};
 };
 
 // The bytes of one layer's planes of `units`, all heads.

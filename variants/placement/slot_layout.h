@@ -1,4 +1,4 @@
-// The layout of rows in a slot of a spill file: [plane][head][unit], each plane with units of its own size.
+// The layout of rows in a slot of a spill file: [plane][head][unit], planes in kPieceOrder, each with units of its own size.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ class SlotLayout {
   // From the slot's begin.
   int64_t offset(int plane, int head, int64_t unit) const {
     int64_t bytes = 0;
-    for (int p = 0; p < plane; ++p) bytes += plane_bytes(p) * context_.heads;
+    for (auto p = kPieceOrder.begin(); *p != plane; ++p) bytes += plane_bytes(*p) * context_.heads;
     return bytes + plane_bytes(plane) * head + context_.unit.bytes[plane] * unit;
   }
   // A head's first unit, in a slot that is in memory; null of planes that the codec does not have.

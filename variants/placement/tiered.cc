@@ -308,13 +308,13 @@ class Tiered : public ChunksPlacement, private Tiers {
   Piece piece(int64_t first_unit, const std::byte* slot) const {
     Piece piece = empty_piece(first_unit, 2);
     piece.base = slot_.at(slot, 0);
+    piece.one_block = true;
     return piece;
   }
 
   Piece piece(int64_t first_unit, int level, const Planes& planes) const {
     Piece piece = empty_piece(first_unit, level);
-    const UnitAddress first = planes.at(0, 0);
-    for (int p = 0; p < kPlanes; ++p) piece.base[p] = first.plane[p];
+    std::ranges::copy(planes.at(0, 0).plane, piece.base.begin());
     return piece;
   }
 

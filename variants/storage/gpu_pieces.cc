@@ -17,7 +17,7 @@ int64_t PieceSlots::bytes() const {
 
 std::byte* PieceSlots::plane(size_t slot, int plane) const {
   std::byte* at = room + static_cast<int64_t>(slot) * bytes();
-  for (int p = 0; p < plane; ++p) at += plane_bytes[p];
+  for (auto p = kPieceOrder.begin(); *p != plane; ++p) at += plane_bytes[*p];
   return at;
 }
 
@@ -72,9 +72,13 @@ void GpuPieces::overwrite(const PieceSlots& slots, size_t piece) {
 // The source of the piece before is given up when this visit returns: so late that copies follow each other without a
 // gap.
 void GpuPieces::fetch(const PieceSlots& slots, size_t piece, const Piece& from) {
-  for (int p = 0; p < kPlanes; ++p) {
-    const auto bytes = static_cast<size_t>(slots.plane_bytes[p]);
-    if (bytes > 0) gpu_.prefetch(slots.plane(slots.of(piece), p), from.base[p], bytes);
+  // Planes that lie side by side come in one copy.
+  const size_t together = from.one_block ? kPlanes : 2;
+  for (size_t first = 0; first < kPlanes; first += together) {
+    int64_t bytes = 0;
+    for (size_t i = first; i < first + together; ++i) bytes += slots.plane_bytes[kPieceOrder[i]];
+    const Plane p = kPieceOrder[first];
+    if (bytes > 0) gpu_.prefetch(slots.plane(slots.of(piece), p), from.base[p], static_cast<size_t>(bytes));
   }
   if (piece > 0) gpu_.wait(copied_);
   copied_ = gpu_.mark(Queue::kPrefetch);

@@ -32,7 +32,7 @@ struct PieceSource {
   LayerPieces layer, next;    // `next`: the one that attends after this one
 };
 
-// The slots through which pieces pass, [slots][plane][head][unit], as they come; and, where attention reads a
+// The slots through which pieces pass, [slots][plane][head][unit], planes in kPieceOrder; and, where attention reads a
 // copy, the f32 rows of each, [slots][head][K and V][row].
 struct PieceSlots {
   int heads = 1, head_dim = 0;

@@ -202,7 +202,7 @@ class TaskRunner {
       const int64_t row = std::min(i, run.count - 1);
       scratch[i] = reinterpret_cast<const std::byte*>(s_.decoded + row * head_dim_);
     }
-    return {Format::kF32, scratch, run.count, nullptr};
+    return {Format::kF32, scratch, run.count, nullptr, true};
   }
 
   // The scales of FP8 rows, else null. A NaN scale marks a row with a NaN, and is kept.

@@ -18,6 +18,7 @@
 #include "kernels/cpu/attention/row_kernels-inl.h"
 #include "kernels/cpu/attention/tile-inl.h"
 #include "kernels/cpu/lane_sums-inl.h"
+#include "kernels/cpu/unroll-inl.h"
 
 KV_BEFORE_NAMESPACE();
 namespace kv::cpu {
@@ -26,9 +27,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int kKeys = 4;  // keys of a register block
 
-// Rows of f32 with this many bytes or more are read one key at a time by a single query: memory delivers them
-// faster in their order. Shorter rows take longer so, waiting for their sums; rows of narrower formats took
-// up to 1.2 times as long.
+// Stored rows of f32 with this many bytes or more are read one key at a time by a single query: memory delivers them
+// faster in their order. Shorter rows, and decoded ones, take longer so, waiting for their sums; rows of narrower formats
+// took up to 1.2 times as long.
 constexpr int kLongRow = 512;
 
 // One of a block's queries -> where its vectors belong in the block, which has kQueries of each. Returns what undoes
@@ -72,25 +73,35 @@ HWY_INLINE void score_block(D d, Load load, const std::byte* const* k, const flo
                             Prefetcher& prefetcher, float* scores) {
   using V = hn::Vec<D>;
   constexpr int kVectors = Load::kVectors;
-  constexpr int kAtOnce = kVectors > 2 ? 2 : kKeys;  // keys whose vectors there are registers for
+  // Keys whose sums there are registers for, and those that are loaded at once.
+  constexpr int kTogether = std::min(kKeys, kSumsAtOnce<D> / kQueries);
+  constexpr int kLoaded = std::min(kTogether, kSumsAtOnce<D> / 2 / kVectors);
   const int lanes = static_cast<int>(hn::Lanes(d));
   V acc[kQueries][kKeys];
-  for (auto& row : acc) {
-    for (V& x : row) x = hn::Zero(d);
-  }
-  for (int i = 0; i < head_dim; i += kVectors * lanes, q += kVectors * kQueries * lanes) {
-    prefetcher.step();
-    for (int j = 0; j < kKeys; j += kAtOnce) {
-      V key[kAtOnce][kVectors];
-      for (int t = 0; t < kAtOnce; ++t) load(d, k[j + t], i, key[t]);
-      for (int x = 0; x < kVectors; ++x) {
-        for (int r = 0; r < kQueries; ++r) {
-          const V query = hn::Load(d, q + (x * kQueries + r) * lanes);
-          for (int t = 0; t < kAtOnce; ++t) acc[r][j + t] = hn::MulAdd(key[t][x], query, acc[r][j + t]);
+  unroll<kKeys / kTogether>([&](auto pass) KV_INLINE {
+    constexpr int kFirst = decltype(pass)::value * kTogether;
+    V sum[kQueries][kTogether];
+    for (auto& row : sum) {
+      for (V& x : row) x = hn::Zero(d);
+    }
+    const float* at = q;
+    for (int i = 0; i < head_dim; i += kVectors * lanes, at += kVectors * kQueries * lanes) {
+      if (kFirst == 0) prefetcher.step();
+      for (int j = 0; j < kTogether; j += kLoaded) {
+        V key[kLoaded][kVectors];
+        for (int t = 0; t < kLoaded; ++t) load(d, k[kFirst + j + t], i, key[t]);
+        for (int x = 0; x < kVectors; ++x) {
+          for (int r = 0; r < kQueries; ++r) {
+            const V query = hn::Load(d, at + (x * kQueries + r) * lanes);
+            for (int t = 0; t < kLoaded; ++t) sum[r][j + t] = hn::MulAdd(key[t][x], query, sum[r][j + t]);
+          }
         }
       }
     }
-  }
+    for (int r = 0; r < kQueries; ++r) {
+      for (int j = 0; j < kTogether; ++j) acc[r][kFirst + j] = sum[r][j];
+    }
+  });
   const hn::CappedTag<float, 4> four;
   for (int r = 0; r < kQueries; ++r)
     hn::StoreU(sums_of_four(d, acc[r][0], acc[r][1], acc[r][2], acc[r][3]), four, scores + r * kScoreStride);
@@ -123,7 +134,7 @@ void score_rows(D d, Load load, const FloatRows& rows, const FloatWork& work, co
   prefetcher.begin_part(int64_t{(rows.count + kKeys - 1) / kKeys} * steps * query_blocks(queries));
   for (int j = 0; j < rows.count; j += kKeys) {
     if constexpr (std::is_same_v<Load, LoadF32>) {
-      if (queries == 1 && head_dim * Load::kBytes >= kLongRow) {
+      if (queries == 1 && head_dim * Load::kBytes >= kLongRow && !rows.decoded) {
         score_one_by_one(d, rows.row + j, packed, head_dim, prefetcher, scores + j);
         continue;
       }

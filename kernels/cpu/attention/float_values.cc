@@ -22,6 +22,11 @@ namespace kv::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// The rows of a step of the loop. Two share the loop's own instructions; a single query reads rows one by one, as memory
+// delivers them.
+template <int kQueries>
+constexpr int kRowsAStep = kQueries == 1 ? 1 : 2;
+
 // Elements [at, at + kVectors * lanes) of the sums, in the order of the load.
 template <int kQueries, int kVectors, class D, class Load>
 HWY_INLINE void value_block(D d, Load load, const std::byte* const* v, int rows, const float* p, int at,
@@ -32,45 +37,64 @@ HWY_INLINE void value_block(D d, Load load, const std::byte* const* v, int rows,
   for (int r = 0; r < kQueries; ++r) {
     for (int x = 0; x < kVectors; ++x) acc[r][x] = hn::LoadU(d, sum + r * head_dim + at + x * lanes);
   }
-  for (int j = 0; j < rows; ++j) {
-    prefetcher.step();
+  const auto add = [&](int j) KV_INLINE {
     V value[kVectors];
     for (int x = 0; x < kVectors; x += Load::kVectors) load(d, v[j], at + x * lanes, value + x);
     for (int r = 0; r < kQueries; ++r) {
       const V weight = hn::Set(d, p[r * kScoreStride + j]);
       for (int x = 0; x < kVectors; ++x) acc[r][x] = hn::MulAdd(weight, value[x], acc[r][x]);
     }
+  };
+  constexpr int kRows = kRowsAStep<kQueries>;
+  int j = 0;
+  for (; j + kRows <= rows; j += kRows) {
+    prefetcher.step();
+    for (int i = 0; i < kRows; ++i) add(j + i);
+  }
+  for (; j < rows; ++j) {
+    prefetcher.step();
+    add(j);
   }
   for (int r = 0; r < kQueries; ++r) {
     for (int x = 0; x < kVectors; ++x) hn::StoreU(acc[r][x], d, sum + r * head_dim + at + x * lanes);
   }
 }
 
-// The vectors of a row that kQueries queries' weights multiply at once. One query has as many as there are
-// registers for, so that long rows are read from end to end.
+// The vectors of a row that kQueries queries' weights multiply at once, by the registers for their sums. One query has all of
+// those, so that long rows are read from end to end.
 template <int kQueries, class D>
-constexpr int kVectorsAtOnce = kQueries == 1 ? kSumsAtOnce<D> : 4;
+constexpr int kVectorsAtOnce = kQueries == 1 ? kSumsAtOnce<D> : std::min(4, kSumsAtOnce<D> / kQueries);
+
+// The queries of a block that work together: fewer where a load makes more vectors than there are registers for.
+template <int kQueries, class D, class Load>
+constexpr int kQueriesAtOnce = std::min(kQueries, kSumsAtOnce<D> / std::max(2, Load::kVectors));
 
 template <int kQueries, class D, class Load>
 void value_rows(D d, Load load, const std::byte* const* v, int rows, const float* p, int head_dim,
                 Prefetcher& prefetcher, float* sum) {
-  constexpr int kVectors = Load::kVectors, kMost = kVectorsAtOnce<kQueries, D>;
+  constexpr int kTogether = kQueriesAtOnce<kQueries, D, Load>, kMost = kVectorsAtOnce<kTogether, D>;
   const int lanes = static_cast<int>(hn::Lanes(d));
-  int at = 0;
-  for (; at + kMost * lanes <= head_dim; at += kMost * lanes)
-    value_block<kQueries, kMost>(d, load, v, rows, p, at, head_dim, prefetcher, sum);
-  for (; at + 4 * lanes <= head_dim; at += 4 * lanes)
-    value_block<kQueries, 4>(d, load, v, rows, p, at, head_dim, prefetcher, sum);
-  for (; at < head_dim; at += kVectors * lanes)
-    value_block<kQueries, kVectors>(d, load, v, rows, p, at, head_dim, prefetcher, sum);
+  for (int r = 0; r < kQueries; r += kTogether, p += kTogether * kScoreStride, sum += kTogether * head_dim) {
+    int at = 0;
+    for (; at + kMost * lanes <= head_dim; at += kMost * lanes)
+      value_block<kTogether, kMost>(d, load, v, rows, p, at, head_dim, prefetcher, sum);
+    if constexpr (kMost > 4) {
+      for (; at + 4 * lanes <= head_dim; at += 4 * lanes)
+        value_block<kTogether, 4>(d, load, v, rows, p, at, head_dim, prefetcher, sum);
+    }
+    for (; at < head_dim; at += Load::kVectors * lanes)
+      value_block<kTogether, Load::kVectors>(d, load, v, rows, p, at, head_dim, prefetcher, sum);
+  }
 }
 
-// The number of passes over the rows.
+// How often values prefetch while they pass over so many rows.
 template <int kQueries, class D, class Load>
-int value_passes(D d, Load, int head_dim) {
-  constexpr int kMost = kVectorsAtOnce<kQueries, D>;
-  const int vectors = head_dim / static_cast<int>(hn::Lanes(d));
-  return vectors / kMost + vectors % kMost / 4 + vectors % 4 / Load::kVectors;
+int value_steps(D d, Load, int rows, int head_dim) {
+  constexpr int kTogether = kQueriesAtOnce<kQueries, D, Load>, kMost = kVectorsAtOnce<kTogether, D>;
+  const int vectors = head_dim / static_cast<int>(hn::Lanes(d)), left = vectors % kMost;
+  const int of_rest = kMost > 4 ? left / 4 + left % 4 / Load::kVectors : left / Load::kVectors;
+  return kQueries / kTogether * (vectors / kMost + of_rest) *
+         ((rows + kRowsAStep<kTogether> - 1) / kRowsAStep<kTogether>);
 }
 
 // Sums in the order of the load. A few rows at a time, so that they are read about in their order.
@@ -79,11 +103,11 @@ void add_rows(D d, Load load, const FloatRows& rows, const FloatWork& work, cons
   constexpr int kRows = 16;
   Prefetcher prefetcher = work.prefetcher;  // a local one can live in registers
   const int queries = static_cast<int>(work.task.queries), head_dim = work.head_dim;
-  int passes = 0;
+  int steps = 0;
   for_query_blocks(queries, [&](auto some, int) KV_INLINE {
-    passes += value_passes<decltype(some)::value>(d, load, head_dim);
+    steps += value_steps<decltype(some)::value>(d, load, rows.count, head_dim);
   });
-  prefetcher.begin_part(int64_t{rows.count} * passes);
+  prefetcher.begin_part(steps);
   const std::byte* const* v = rows.row;
   for (int j = 0; j < rows.count; j += kRows, v += kRows, p += kRows) {
     const int now = std::min(kRows, rows.count - j);

@@ -16,7 +16,8 @@ struct FloatRows {
   Format format;
   const std::byte* const* row;  // [count], and some behind them that may be read
   int count;
-  const float* scale;  // [count], left out of the elements: FP8's; else null
+  const float* scale;    // [count], left out of the elements: FP8's; else null
+  bool decoded = false;  // they are a decoded tile, in the cache
 };
 
 struct FloatWork {

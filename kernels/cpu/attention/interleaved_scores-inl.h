@@ -108,28 +108,36 @@ HWY_INLINE void sum_products(DI di, const std::byte* const* keys, const CodedQue
     }
   }
   const hn::RepartitionToNarrow<DI> d16;
-  hn::Vec<DI> acc[kQueries][4];
-  for (auto& query : acc) {
-    for (auto& x : query) x = hn::Zero(di);
-  }
-  const auto* q = reinterpret_cast<const std::byte*>(coded.q + r * CodedQueries::kStride);
+  constexpr int kTogether = kSumsAtOnce<DI> / 4;  // rows whose sums there are registers for
   const int64_t plane_bytes = int64_t{words} * 4;
-  for (int w = 0; w < words; w += 4, q += 16) {
-    prefetcher.step();
-    hn::Vec<decltype(d16)> row[4];
-    for (int i = 0; i < 4; ++i) row[i] = hn::BitCast(d16, load_row_interleaved<4>(di, keys + i, 4 * w));
-    unroll<kPlanes<kBits>>([&](auto index) KV_INLINE {
-      constexpr int kPlane = decltype(index)::value;
-      hn::Vec<decltype(d16)> query[kQueries];
-      for (int i = 0; i < kQueries; ++i)
-        query[i] =
-            hn::BitCast(d16, broadcast_128(di, q + kPlane * plane_bytes + i * CodedQueries::kStride * 2));
-      for (int g = 0; g < 4; ++g) {
-        const auto codes = plane<kBits, kPlane>(d16, row[g]);
-        for (int i = 0; i < kQueries; ++i) acc[i][g] = add_products(di, codes, query[i], acc[i][g]);
-      }
-    });
-  }
+  hn::Vec<DI> acc[kQueries][4];
+  unroll<4 / kTogether>([&](auto pass) KV_INLINE {
+    constexpr int kFirst = decltype(pass)::value * kTogether;
+    hn::Vec<DI> sum[kQueries][kTogether];
+    for (auto& query : sum) {
+      for (auto& x : query) x = hn::Zero(di);
+    }
+    const auto* q = reinterpret_cast<const std::byte*>(coded.q + r * CodedQueries::kStride);
+    for (int w = 0; w < words; w += 4, q += 16) {
+      if (kFirst == 0) prefetcher.step();
+      hn::Vec<decltype(d16)> row[kTogether];
+      for (int g = 0; g < kTogether; ++g)
+        row[g] = hn::BitCast(d16, load_row_interleaved<4>(di, keys + kFirst + g, 4 * w));
+      unroll<kPlanes<kBits>>([&](auto index) KV_INLINE {
+        constexpr int kPlane = decltype(index)::value;
+        hn::Vec<decltype(d16)> codes[kTogether];
+        for (int g = 0; g < kTogether; ++g) codes[g] = plane<kBits, kPlane>(d16, row[g]);
+        for (int i = 0; i < kQueries; ++i) {
+          const auto query =
+              hn::BitCast(d16, broadcast_128(di, q + kPlane * plane_bytes + i * CodedQueries::kStride * 2));
+          for (int g = 0; g < kTogether; ++g) sum[i][g] = add_products(di, codes[g], query, sum[i][g]);
+        }
+      });
+    }
+    for (int i = 0; i < kQueries; ++i) {
+      for (int g = 0; g < kTogether; ++g) acc[i][kFirst + g] = sum[i][g];
+    }
+  });
   for (int i = 0; i < kQueries; ++i) sums[i] = sums_in_blocks(di, acc[i][0], acc[i][1], acc[i][2], acc[i][3]);
 }
 

@@ -89,17 +89,15 @@ template <class D>
 class Table {
  public:
   Table(D d, const Magnitudes& of)
-      : d_(d), low_(hn::Load(d, of.twice)), high_(hn::Load(d, of.twice + (kWide ? 0 : 4))) {}
+      : d_(d), low_(hn::Load(d, of.twice)), high_(hn::Load(d, of.twice + hn::Lanes(d) % 8)) {}
   HWY_INLINE hn::Vec<D> at(hn::Vec<hn::RebindToSigned<D>> i) const {
     const hn::RebindToSigned<D> di;
-    if constexpr (kWide) return hn::TableLookupLanes(low_, hn::IndicesFromVec(d_, i));
     const auto place = hn::IndicesFromVec(d_, hn::And(i, hn::Set(di, 3)));
     const auto is_high = hn::RebindMask(d_, hn::Gt(i, hn::Set(di, 3)));
     return hn::IfThenElse(is_high, hn::TableLookupLanes(high_, place), hn::TableLookupLanes(low_, place));
   }
 
  private:
-  static constexpr bool kWide = hn::MaxLanes(D()) >= 8;
   D d_;
   hn::Vec<D> low_, high_;
 };
@@ -117,25 +115,34 @@ struct SignedLevels {
     Table<D> table;
     const std::byte* signs;
     const Magnitudes& magnitudes;
+    // The lowest bits of a word that a look-up of one instruction minds; 0: there is none.
+    static constexpr int kMinded = HWY_TARGET > HWY_AVX2     ? 0
+                                   : hn::MaxLanes(D()) == 16 ? 4
+                                   : hn::MaxLanes(D()) == 8  ? 3
+                                                             : 0;
+    template <class V>
+    HWY_INLINE hn::Vec<D> level(V words) const {
+#if HWY_TARGET <= HWY_AVX2
+      [[maybe_unused]] const auto levels = hn::Load(d, magnitudes.signed_levels);
+      if constexpr (kMinded == 4) return hn::Vec<D>{_mm512_permutexvar_ps(words.raw, levels.raw)};
+      if constexpr (kMinded == 3) return hn::Vec<D>{_mm256_permutevar8x32_ps(levels.raw, words.raw)};
+#endif
+      const auto mask = hn::Set(hn::RebindToUnsigned<D>(), (1u << (kApart ? kWidth : kWidth - 1)) - 1u);
+      return table.at(hn::BitCast(hn::RebindToSigned<D>(), hn::And(words, mask)));
+    }
     template <int kSlot, class V>
     HWY_INLINE hn::Vec<D> decode(V all, [[maybe_unused]] int i) const {
       const hn::RebindToUnsigned<D> du;
-      const hn::RebindToSigned<D> di;
       const auto words = hn::ShiftRight<kSlot * kWidth>(all);
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
-      if constexpr (hn::MaxLanes(D()) == 16) {  // a look-up that minds four bits
-        const auto levels = hn::Load(d, magnitudes.signed_levels);
-        const hn::Vec<D> level{_mm512_permutexvar_ps(words.raw, levels.raw)};
-        if constexpr (!kApart) return level;
+      const auto found = level(words);
+      if constexpr (kApart && kMinded == 4) {
         const auto* bits = reinterpret_cast<const uint8_t*>(signs + i / 8);
-        return hn::IfThenElse(hn::LoadMaskBits(d, bits), hn::Neg(level), level);
+        return hn::IfThenElse(hn::LoadMaskBits(d, bits), hn::Neg(found), found);
       }
-#endif
-      const auto mask = hn::Set(du, (1u << (kApart ? kWidth : kWidth - 1)) - 1u);
-      const auto magnitude = table.at(hn::BitCast(di, hn::And(words, mask)));
+      if constexpr (!kApart && kWidth <= kMinded) return found;
       auto sign = hn::And(hn::ShiftLeft<32 - kWidth>(words), hn::Set(du, 0x80000000u));
       if constexpr (kApart) sign = signs_from(d, signs, i);
-      return hn::BitCast(d, hn::Xor(hn::BitCast(du, magnitude), sign));
+      return hn::BitCast(d, hn::Xor(hn::BitCast(du, found), sign));
     }
   };
   template <class D>

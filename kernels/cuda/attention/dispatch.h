@@ -37,7 +37,8 @@ void visit_instances(CodecList<Pairs...>, Call call) {
     // 16 queries of 256 elements would not fit into the registers.
     constexpr bool kManyFit = kMany * kHeadDim < 16 * 256;
     if constexpr (kManyFit) call(DecodeBlock<K, V, kHeadDim, kMany>());
-    if constexpr (!std::is_same_v<K, F32>) call(ChunkBlock < K, V, kHeadDim, kManyFit ? kMany : kFew > ());
+    using Chunk = ChunkBlock<K, V, kHeadDim, (kManyFit ? kMany : kFew)>;
+    if constexpr (!std::is_same_v<K, F32>) call(Chunk());
   };
   (visit.template operator()<64>(Pairs()), ...);
   (visit.template operator()<128>(Pairs()), ...);

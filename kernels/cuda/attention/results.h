@@ -82,13 +82,10 @@ KV_DEVICE void merge_queries(const MergeParams& params, int problem, int first, 
 KV_DEVICE bool arrives_last(unsigned* counter, int all, std::byte* shared) {
   auto* order = reinterpret_cast<unsigned*>(shared);
   const auto last = static_cast<unsigned>(all) - 1;
-  simt::fence();
   simt::sync_block();  // all threads have written before one of them counts the block
   if (simt::thread() == 0) *order = simt::count_up(counter, last);
   simt::sync_block();
-  if (*order != last) return false;
-  simt::fence();
-  return true;
+  return *order == last;
 }
 
 // Blocks an SM to ask for, of at most `most`: more than shared memory holds would only leave each fewer registers.

@@ -65,11 +65,19 @@ KV_DEVICE std::byte* shared_memory() {
   return reinterpret_cast<std::byte*>(kv_shared_memory);
 }
 
-// Adds 1, or sets 0 after `last`; returns the value before. A block that reads a count sees the writes before it, if both blocks
-// fence.
-KV_DEVICE unsigned count_up(unsigned* counter, unsigned last) { return atomicInc(counter, last); }
-KV_DEVICE void fence() { __threadfence(); }
-// Reads another block's write past the first-level cache, which may hold an older value.
+// Adds 1, or sets 0 after `last`; returns the value before. It releases what its block's threads wrote before the barrier that
+// comes before it. It acquires what earlier counts released, for all threads behind the next barrier. One thread's instruction
+// is enough, since causality order passes through barriers (PTX ISA, memory consistency model, causality order).
+KV_DEVICE unsigned count_up(unsigned* counter, unsigned last) {
+  unsigned before;
+  asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(__cvta_generic_to_global(counter)), "r"(last)
+               : "memory");
+  return before;
+}
+// Reads what another block wrote, past the first-level cache: nobody reads it again. Behind count_up() a plain read would be
+// right as well.
 KV_DEVICE float read_fresh(const float* p) { return __ldcg(p); }
 // Four at an address that is aligned to 16 bytes.
 KV_DEVICE float4 read_fresh4(const float* p) { return __ldcg(reinterpret_cast<const float4*>(p)); }
@@ -148,10 +156,14 @@ KV_DEVICE int kept(int x) {
   return x;
 }
 
-// Reads memory that is aligned to the size of T.
+// Reads and writes memory that is aligned to the size of T.
 template <class T>
 KV_DEVICE T read(const std::byte* p) {
   return *reinterpret_cast<const T*>(p);
+}
+template <class T>
+KV_DEVICE void write(std::byte* p, T value) {
+  *reinterpret_cast<T*>(p) = value;
 }
 
 // Loads four matrices of 8 rows of 16 bytes from shared memory; lane 8m + r has the address of row r of matrix m. A lane gets

@@ -22,6 +22,9 @@
 struct float2 {
   float x, y;
 };
+struct alignas(8) uint2 {
+  uint32_t x, y;
+};
 struct alignas(16) uint4 {
   uint32_t x, y, z, w;
 };
@@ -98,7 +101,6 @@ inline unsigned count_up(unsigned* counter, unsigned last) {
   *counter = before >= last ? 0 : before + 1;
   return before;
 }
-inline void fence() {}
 inline float read_fresh(const float* p) { return *p; }
 
 inline float exp2(float x) { return std::exp2(x); }
@@ -139,14 +141,21 @@ inline uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector) {
   return picked;
 }
 
+inline void refuse_misaligned(const std::byte* p, size_t bytes) {
+  if (reinterpret_cast<uintptr_t>(p) % bytes != 0)
+    throw std::logic_error("an access of " + std::to_string(bytes) + " bytes is not aligned");
+}
 template <class T>
 T read(const std::byte* p) {
-  if (reinterpret_cast<uintptr_t>(p) % sizeof(T) != 0) {
-    throw std::logic_error("a read of " + std::to_string(sizeof(T)) + " bytes is not aligned");
-  }
+  refuse_misaligned(p, sizeof(T));
   T value;
   std::memcpy(&value, p, sizeof value);
   return value;
+}
+template <class T>
+void write(std::byte* p, T value) {
+  refuse_misaligned(p, sizeof value);
+  std::memcpy(p, &value, sizeof value);
 }
 
 template <bool kTransposed>
