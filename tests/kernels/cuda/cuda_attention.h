@@ -246,4 +246,21 @@ inline void expect_fp64(GpuBatch::Find find, const std::vector<GpuCase>& cases, 
   }
 }
 
+// A group of KIVI's keys is copied whole, with rows that no query sees; their values must not matter. `shape` has 192 rows.
+inline void expect_unseen_kivi_rows_are_nothing(GpuCase shape) {
+  for (const int bits : {8, 4, 2}) {
+    shape.codec = kivi(bits);
+    std::vector<GpuProblem> problems = make_problems({shape});
+    GpuProblem& p = problems.front();
+    p.shape.rows = 150;
+    std::vector<float> v = gaussian(192 * 128, 6);
+    std::fill(v.begin() + 150 * 128, v.end(), NAN);
+    p.encoded.fill(gaussian(192 * 128, 5), v);
+    ASSERT_TRUE(std::isnan(p.decoded(true).back()));
+    GpuBatch batch(problems, GpuBatch::Path::kFast);
+    ASSERT_TRUE(batch.decode(cuda::find_kivi, {.seed = 1}));
+    EXPECT_LT(p.relative_error(), kBound) << bits;
+  }
+}
+
 }  // namespace kv::test

@@ -93,21 +93,8 @@ TEST(CudaChunk, ABlockReadsOnceWhatItsOwnTokensSee) {
   }
 }
 
-// The chunk's last group and the rows behind it may hold anything.
 TEST(CudaChunk, KiviRowsThatNobodySeesMayBeAnything) {
-  for (const int bits : {8, 4, 2}) {
-    std::vector<GpuProblem> problems =
-        make_problems({{.codec = kivi(bits), .head_dim = 128, .group = 2, .rows = 192, .n = 40}});
-    GpuProblem& p = problems.front();
-    p.shape.rows = 150;
-    std::vector<float> v = gaussian(192 * 128, 6);
-    std::fill(v.begin() + 150 * 128, v.end(), NAN);
-    p.encoded.fill(gaussian(192 * 128, 5), v);
-    ASSERT_TRUE(std::isnan(p.decoded(true).back()));
-    GpuBatch batch(problems, GpuBatch::Path::kFast);
-    ASSERT_TRUE(batch.decode(cuda::find_kivi, {.seed = 1}));
-    EXPECT_LT(p.relative_error(), kBound) << bits;
-  }
+  expect_unseen_kivi_rows_are_nothing({.head_dim = 128, .group = 2, .rows = 192, .n = 40});
 }
 
 // A warp adds all of an item's rows, four times as many as one of decode.h's. The bound is gpu-check's.

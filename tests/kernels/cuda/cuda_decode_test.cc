@@ -117,20 +117,8 @@ TEST(CudaDecode, KiviOfUnequalChannelsAgreesWithFp64) {
   }
 }
 
-// A group is copied whole, with rows that no query sees; their values must not matter.
 TEST(CudaDecode, KiviRowsThatNobodySeesMayBeAnything) {
-  for (const int bits : {8, 4, 2}) {
-    std::vector<GpuProblem> problems = make_problems({{.codec = kivi(bits), .head_dim = 128, .rows = 192}});
-    GpuProblem& p = problems.front();
-    p.shape.rows = 150;
-    std::vector<float> v = gaussian(192 * 128, 6);
-    std::fill(v.begin() + 150 * 128, v.end(), NAN);
-    p.encoded.fill(gaussian(192 * 128, 5), v);
-    ASSERT_TRUE(std::isnan(p.decoded(true).back()));
-    GpuBatch batch(problems, GpuBatch::Path::kFast);
-    ASSERT_TRUE(batch.decode(cuda::find_kivi, {.seed = 1}));
-    EXPECT_LT(p.relative_error(), kBound) << bits;
-  }
+  expect_unseen_kivi_rows_are_nothing({.head_dim = 128, .rows = 192});
 }
 
 // Scores grow from tile to tile, as do scales of V, and the maximum follows them.
