@@ -130,6 +130,7 @@ std::unique_ptr<SlotTable> make_slot_table(Memory& memory, int64_t slots, SlotSc
   return std::make_unique<HostSlotTable>(memory, slots, scores);
 }
 std::string unstorable_reason(const cuda::Gpu*, int) { return ""; }
+std::string unattendable_reason(const cuda::Gpu*, bool, bool) { return ""; }
 
 namespace {
 
