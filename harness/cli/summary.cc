@@ -54,12 +54,13 @@ std::string noise_line(const Cells& cells) {
   return text + (first ? ", as " + (*first)[results::kCell] + ": " + (*first)[measure::kNoise] : "") + "\n";
 }
 
-// Counts the cells in which attention read faster than the loop that is its ceiling.
+// Counts the cells whose attention was faster than the reads or multiply-adds that are its ceiling. The roofline is the slower
+// of both, so its share is beyond its limit whenever one of theirs is.
 std::string ceiling_line(const Cells& cells) {
   int shares = 0, beyond = 0;
   double most = 0.0;
   for (const results::Row* row : cells) {
-    const results::Number& share = (*row)[measure::kCeilingShare];
+    const results::Number& share = (*row)[measure::kBoundShare];
     if (!share) continue;
     ++shares;
     beyond += *share > measure::kMostHotShare;
@@ -67,8 +68,8 @@ std::string ceiling_line(const Cells& cells) {
   }
   if (beyond == 0) return "";
   return "Ceiling: " + std::to_string(beyond) + " of " + std::to_string(shares) +
-         " cells read faster than the measured bandwidth, up to " + percent(most) +
-         " of it: their ceiling_share says nothing\n";
+         " cells were faster than measured reads and multiply-adds allow, up to " + percent(most) +
+         " of it: their ceiling_share and bound_share say nothing\n";
 }
 
 // Counts the cells that could not be measured, with the first reason.

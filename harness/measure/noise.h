@@ -59,7 +59,7 @@ inline constexpr double kMostStealShare = 0.02, kMostOthersShare = 0.10;
 inline constexpr double kMostDisturbedShare = 0.10;  // of a cell's steps
 inline constexpr double kWidestInterval = 1.5;       // upper end over lower end
 inline constexpr double kMostCeilingShare = 1.05;    // cold reads above the ceiling: it was disturbed
-inline constexpr double kMostHotShare = 1.02;        // reads above the hot ceiling: it is none
+inline constexpr double kMostHotShare = 1.02;        // above the hot roofline: it is none
 
 // Names what disturbed a cell's times; empty for a quiet cell and for one without times.
 std::string noise_of(const results::Row& row);
