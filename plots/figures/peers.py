@@ -74,5 +74,5 @@ def nearest(rows: pl.DataFrame) -> str:
     row = rows.sort("ratio").row(0, named=True)
     faster = rows.filter(pl.col("high") < 1)["variant"].n_unique()
     panel = f"{row['panel']}: " if rows["panel"].n_unique() > 1 else ""
-    said = f"{panel}{row['variant']}, {row['state']}, takes {times(row['ratio'])} of the time of {short(row['peer_versus'])}"
+    said = f"{panel}{row['variant']}, {row['state']}, takes {times(row['ratio'])} the time of {short(row['peer_versus'])}"
     return f"{said}, the least of {rows['variant'].n_unique()}; {faster or 'none'} of them {'is' if faster < 2 else 'are'} faster by the interval,"
