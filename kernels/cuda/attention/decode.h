@@ -45,10 +45,8 @@ struct DecodeBlock {
   static constexpr int blocks_of_sm() { return blocks_that_fit(shared_bytes(), Lane::kBlocksOfSm); }
 
   KV_DEVICE static void run(const DecodeParams& params, const Layout& layout, const WorkItem& item) {
-    BlockTask task = block_task(params, item, kQueries);
+    const BlockTask task = block_task(params, item, kQueries);
     if (task.queries <= 0) return;  // only other problems have so many queries
-    // Only f32 has no ChunkBlock. Other blocks' problems have too few tokens for an end of their own to pay for its register.
-    if constexpr (!std::is_same_v<K, F32>) task.end = item.end;
     const int warp = simt::same_in_warp(simt::warp());
     const TileRing<K, V, kHeadDim> ring{simt::shared_memory() + warp * kWarpBytes, layout, task.pages,
                                         task.end > 0 ? task.end - 1 : 0};
