@@ -1,4 +1,4 @@
-"""README's pictures and headline: drawn and said from what is committed."""
+"""README's picture, headline and findings, and results/README's sentences: drawn and said from what is committed."""
 
 from __future__ import annotations
 
@@ -24,15 +24,88 @@ def test_a_picture_can_be_drawn_again(folder, name):
     assert specification(figure, tables_of([load_run(HOME / folder, "run")]), [])["data"]["values"]
 
 
+def cells(folder, **settings):
+    with (HOME / folder / "cells.csv").open() as file:
+        return [row for row in csv.DictReader(file) if all(row[name] == str(value) for name, value in settings.items())]
+
+
+def estimate(row, column, digits=2, sign=1):
+    """A value and its interval as a sentence has them."""
+    name = column.removesuffix("_p50")
+    value, *ends = (f"{sign * float(row[key]):.{digits}f}" for key in (column, f"{name}_ci_low", f"{name}_ci_high"))
+    return [value, "–".join(ends[::sign])]
+
+
 def test_the_headline_is_what_its_picture_draws():
     """One quantity for both: the KL divergence of two caches of equal bytes, with its interval."""
     ((folder, name),) = PICTURES
     assert name == "quality_kl"
     headline = re.search(r"\*\*(In SmolLM2.*?)\*\*", README, re.S)[1]
-    with (HOME / folder / "cells.csv").open() as file:
-        rows = {row["variant"]: row for row in csv.DictReader(file) if row["experiment"] == "quality"}
-    keys, values = (rows[f"contiguous/split({codecs})"] for codecs in ("k=q8_0,v=q4_0", "k=q4_0,v=q8_0"))
-    said = re.findall(r"by ([\d.]+)(?: nats)? \(([\d.]+)–([\d.]+)\)", headline)
-    columns = [f"kl_mean{end}" for end in ("", "_ci_low", "_ci_high")]
-    assert said == [tuple(f"{float(row[column]):.{digits}f}" for column in columns) for row, digits in ((keys, 4), (values, 3))]
+    keys, values = (cells(folder, experiment="quality", codec=f"split({codecs})")[0] for codecs in ("k=q8_0,v=q4_0", "k=q4_0,v=q8_0"))
+    said = re.findall(r"([\d.]+)(?: nats)? \(([\d.–]+)\)", headline)
+    assert said == [tuple(estimate(row, "kl_mean", digits)) for row, digits in ((keys, 4), (values, 3))]
     assert keys["bytes_payload"] == values["bytes_payload"] and "the same bytes" in headline
+
+
+def concatenation(folder):
+    (row,) = cells(folder, variant="concat", seq_len=4096)
+    return [row["seq_len"], *estimate(row, "append_total_ratio_p50", 0)]
+
+
+def four_bits(folder):
+    (row,) = cells(folder, codec="q4_0", seq_len=4096, head_dim=128, kv_heads=32, threads=2)
+    ratio, interval = estimate(row, "cold_ratio_p50")
+    return [ratio, f"{100 * float(row['ratio_confidence']):.0f} %", interval, row["seq_len"], row["kv_heads"]]
+
+
+def chunks(folder):
+    rows = {row["arm"]: row for row in cells(folder, variant="contiguous", seq_len=4096) if row["chunk_tokens"] in ("", "128")}
+    whole, chunked, tiled = (rows[arm] for arm in ("materialised", "materialised_chunked", "tiled"))
+    mib = [f"{float(row['bytes_workspace_peak']) / 2**20:g}" for row in (chunked, whole)]
+    ratio, interval = estimate(chunked, "ratio_p50")
+    of_that = float(tiled["prefill_p50_us"]) / float(chunked["prefill_p50_us"])
+    return [*mib, "128", "4096", ratio, f"{100 * float(chunked['ratio_confidence']):.1f} %", interval, f"{of_that:.2f}"]
+
+
+def snapkv(folder):
+    spec = "segmented(rows=16)/f16/snapkv(budget=64,window=16)"
+    before, after = (cells(folder, variant=spec, seq_len=512, task="single", query=query) for query in ("before", "after"))
+    right, full, asked, late = (sum(int(row[key]) for row in rows) for rows, key in (
+        (before, "right"), (before, "full_right"), (before, "batch"), (after, "right")))  # fmt: skip
+    assert right == full
+    return ["64", "512", *map(str, (right, asked, late))]
+
+
+def sinks(folder):
+    cached, absolute = (cells(folder, variant=f"contiguous/f16/ring(window=508,sinks=4{at})")[0] for at in (",positions=cache", ""))
+    return [*estimate(cached, "loss_change", 3, -1), *estimate(absolute, "loss_change")]
+
+
+def half_a_step(folder):
+    rows = cells(folder, variant="contiguous/f16", batch=1, verdict="baseline")
+    points = [(int(row["seq_len"]), float(row["cache_share"])) for row in rows]
+    ((a, low), (b, high)) = next(pair for pair in zip(points, points[1:]) if pair[0][1] < 0.5 <= pair[1][1])
+    return [f"{round(a + (0.5 - low) / (high - low) * (b - a), -3):.0f}"]
+
+
+def rounded(folder):
+    left = {row["codec"].split("(")[0]: [] for row in cells(folder)}
+    for row in cells(folder):
+        left[row["codec"].split("(")[0]] += [int(row["rounded_answers"])] * (row["rounded_answers"] != "0")
+    assert [codec for codec in left if left[codec]] == ["q8_0", "q4_0", "kivi"] and {*left["q8_0"], *left["q4_0"]} == {1}
+    return ["1", "64", str(min(left["kivi"])), str(max(left["kivi"])), "64"]
+
+
+FINDINGS = [("growth", concatenation), ("kernels", four_bits), ("prefill", chunks), ("tasks", snapkv), ("real_stream", sinks), ("model", half_a_step)]
+
+
+@pytest.mark.parametrize(("name", "sentence", "numbers"), [
+    *((name, rf"{number}\. (.*\(results/epyc-2core/{name}\).*)\n", numbers) for number, (name, numbers) in enumerate(FINDINGS, 1)),
+    ("serve", r"(Answers equal those of their requests alone.*?)\. ", rounded),
+])  # fmt: skip
+def test_a_sentence_has_the_numbers_of_its_cells(name, sentence, numbers):
+    text = re.search(sentence, README + (HOME / "results/README.md").read_text())[1]
+    text = re.sub(r"\]\([^)]*\)|`[^`]*`|(?<=\d),(?=\d{3})|\b(bf16|f16|q\d_0|Llama-3.2-1B|SmolLM2|4 bits)\b", "", text)
+    assert re.findall(r"\d[\d.–]*(?<=\d)(?: %)?", text) == numbers(f"results/epyc-2core/{name}"), text
+    threads = {row["threads"] for row in cells(f"results/epyc-2core/{name}")}
+    assert threads == {"2"} or name in ("kernels", "serve") and "`--threads 2`" in README  # kernels.toml has both
