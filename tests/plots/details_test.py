@@ -41,7 +41,7 @@ def details(folder):
 
 
 def measure(command, out):
-    subprocess.run([PROGRAM, *command, "--no-plots", "--out", out], check=True, capture_output=True, timeout=120)
+    subprocess.run([PROGRAM, *command, "--no-plots", "--out", out], check=True, capture_output=True, timeout=600)
     with (out / "cells.csv").open() as file:
         return {row["cell"]: row for row in csv.DictReader(file)}
 

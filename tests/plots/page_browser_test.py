@@ -240,7 +240,7 @@ def test_a_screen_reader_finds_its_way(opened, table):
 def test_a_link_to_a_column_opens_its_meaning(opened, table):
     assert not opened.locator("#column-step_p50_us").is_visible()
     opened.locator("figcaption a[href='#column-step_p50_us']").first.click()
-    opened.locator("#column-step_p50_us").wait_for(state="visible", timeout=5000)
+    opened.locator("#column-step_p50_us").wait_for(state="visible", timeout=60000)
 
 
 def test_charts_are_drawn_when_they_come_near(browser, folder):
@@ -248,16 +248,16 @@ def test_charts_are_drawn_when_they_come_near(browser, folder):
     page.evaluate(OPEN_ALL)
     first, *_, last = page.evaluate("Object.keys(specs)")
     page.locator(f"#{first}").scroll_into_view_if_needed()
-    page.locator(f"#chart-{first} :is(svg, canvas).marks").wait_for(timeout=30000)
+    page.locator(f"#chart-{first} :is(svg, canvas).marks").wait_for(timeout=60000)
     assert last not in page.evaluate("Object.keys(window.views)")
     page.locator(f"#{last}").scroll_into_view_if_needed()
-    page.locator(f"#chart-{last} :is(svg, canvas).marks").wait_for(timeout=30000)
+    page.locator(f"#chart-{last} :is(svg, canvas).marks").wait_for(timeout=60000)
     assert complaints == []
 
 
 def test_the_others_are_drawn_when_the_browser_is_idle(browser, folder):
     page, complaints = open_report(browser, folder)
-    page.wait_for_function("undrawn().length === 0 && Object.keys(window.views).length > 2", timeout=30000)
+    page.wait_for_function("undrawn().length === 0 && Object.keys(window.views).length > 2", timeout=60000)
     closed = page.locator("details.chapter:not([open]) .chart").count()
     assert closed > 0 and page.evaluate("Object.keys(window.views).length + " + str(closed) + " === Object.keys(specs).length")
     assert complaints == []

@@ -70,7 +70,7 @@ def test_tooltips_appear(opened, name):
     page.mouse.move(box["x"] + x - 3, box["y"] + y - 2)
     page.mouse.move(box["x"] + x, box["y"] + y, steps=3)
     tooltip = page.locator("#vg-tooltip-element.visible")
-    tooltip.wait_for(timeout=3000)
+    tooltip.wait_for(timeout=60000)
     assert "variant" in tooltip.inner_text()
     assert any(part in tooltip.inner_text() for part in ("/f", "recompute("))
     page.mouse.move(0, 0)

@@ -367,6 +367,8 @@ def test_test_builds_what_tests_run_and_passes_options_to_ctest(machine):
     assert machine.called("ctest")[0].startswith("ctest --preset release --parallel ")
     assert machine.called("ctest")[0].endswith(" -R ledger")
     assert machine.called("cmake --build")[0].endswith(" --target tests")
+    machine.run("test", "--all", "-R", "ledger")
+    assert machine.called("ctest")[0].startswith("ctest --preset full --parallel ") and machine.called("ctest")[0].endswith(" -R ledger")
     machine.run("test", "--device", "cuda", "-R", "cuda")
     assert machine.called("ctest")[0].endswith(" -R cuda") and "device" not in machine.called("ctest")[0]
 

@@ -20,7 +20,7 @@ import pytest
 HOME = Path(os.environ["KVLAB_HOME"])
 BUILD = Path(os.environ["KVLAB_PROGRAM"]).parents[1]
 NEW = Path(__file__).parent / "newcomer"
-TIMEOUT_S = 300
+TIMEOUT_S = 2000
 SETTINGS = """CMAKE_BUILD_TYPE CMAKE_C_COMPILER CMAKE_CXX_COMPILER CMAKE_CXX_FLAGS CMAKE_C_COMPILER_LAUNCHER
 CMAKE_CXX_COMPILER_LAUNCHER CMAKE_CUDA_COMPILER KVLAB_CUDA KVLAB_ISAS
 KVLAB_UNITY KVLAB_WARNINGS_ARE_ERRORS""".split()
@@ -153,6 +153,16 @@ def kvlab(project, *arguments):
     home = {**os.environ, "KVLAB_HOME": str(project), "KVLAB_PYTHON": sys.executable, "OMP_WAIT_POLICY": "passive"}
     command = [project / ".build/harness/kvlab", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, env=home)
+
+
+def test_every_list_takes_its_line(tmp_path):
+    for name in {addition.list for addition in ADDITIONS} - {""}:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(HOME / name, tmp_path / name)
+    for addition in ADDITIONS:
+        (tmp_path / addition.file).parent.mkdir(parents=True, exist_ok=True)
+        add(tmp_path, addition)
+        assert not addition.list or addition.line in (tmp_path / addition.list).read_text().splitlines()
 
 
 @pytest.fixture(scope="module")

@@ -70,13 +70,13 @@ def test_help_ends_with_examples_that_work(command, tmp_path):
             continue  # a file of the reader's own
         words = [PROGRAM, *words[1:], *(["--dry-run"] if words[1] == "run" else [])]
         if words[1] in READING | {"run"} or "--list" in words:
-            done = subprocess.run(words, cwd=HOME, capture_output=True, text=True, timeout=60)
+            done = subprocess.run(words, cwd=HOME, capture_output=True, text=True, timeout=300)
             assert done.returncode == 0 and done.stdout, (example, done.stderr)
 
 
 def test_the_launcher_has_examples_of_its_own_commands():
     for command in LAUNCHERS - {"plot", "site", "models"}:  # these three need .venv
-        done = subprocess.run([HOME / "kvlab", command, "--help"], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([HOME / "kvlab", command, "--help"], capture_output=True, text=True, timeout=300)
         assert done.returncode == 0 and f"Examples:\n  ./kvlab {command}" in done.stdout, done.stderr
     listed = re.findall(r"^    ([a-z-]+)\) (?:echo|printf) '  \./kvlab \1", (HOME / "kvlab").read_text(), re.M)
     assert set(listed) == LAUNCHERS
@@ -114,7 +114,7 @@ complete -p kvlab >/dev/null || exit 3
 _kvlab
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
-    done = subprocess.run(["bash", "-c", script], cwd=cwd, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", script], cwd=cwd, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return done.stdout.split()
 

@@ -104,5 +104,5 @@ def test_the_cluster_comes_up_with_one_command(tmp_path):
     if missing():
         pytest.skip(f"Slurm is not installed: {', '.join(missing())}")
     script = Path(__file__).with_name("slurm_cluster.py")
-    done = subprocess.run([sys.executable, str(script), str(tmp_path / "c"), "sinfo", "-h", "-o", "%D %T"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, str(script), str(tmp_path / "c"), "sinfo", "-h", "-o", "%D %T"], capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stdout.split()) == (0, ["2", "idle"]), done.stderr

@@ -48,7 +48,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def kvlab(home: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     command = [PROGRAM, *map(str, arguments)]
     environment = {**os.environ, "KVLAB_HOME": str(home), "KVLAB_PYTHON": ""}
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=1000, env=environment)
 
 
 def logits_of(home: Path, model: Path, text: Path, out: Path) -> Any:
@@ -166,7 +166,7 @@ def test_a_full_disk_leaves_nothing(home: Path, tmp_path: Path) -> None:
     before = set((home / ".models").glob("*"))
     # A file may not grow past 100 KiB: the write fails as on a full disk.
     command = ["sh", "-c", 'ulimit -f 100; exec "$@"', "sh", PROGRAM, *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1000, env=environment)
     assert done.returncode == 2 and "File too large" in done.stderr.splitlines()[-1]
     assert set((home / ".models").glob("*")) <= before | {home / ".models/sha256", home / ".models/.lock"}
 
