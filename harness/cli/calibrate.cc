@@ -46,6 +46,9 @@ void add_options(CLI::App& app, CalibrateOptions& options) {
       ->check(CLI::Range(1, kVqMostBits))
       ->capture_default_str();
   app.add_option("--seed", options.seed, "seed of the words that k-means begins with")->capture_default_str();
+  app.add_option("--k-order", options.k_order, "order of K's channels, as workload.k_order has it")
+      ->check(CLI::IsMember({"file", "halves"}))
+      ->capture_default_str();
   app.add_option("--out", options.out, "the file to write, which vq(file=…) then names")->required();
 }
 
@@ -53,7 +56,8 @@ std::string calibrate(const CalibrateOptions& options) {
   if (std::filesystem::exists(options.out))
     throw std::invalid_argument("--out " + options.out + " already exists; give another name");
   const std::string model_path = io::model_to_read(options.model).string();
-  const model::Model model(model_path);
+  model::Model model(model_path);
+  if (options.k_order == "halves") model.order_in_halves();
   const std::vector<int> ids =
       model::read_tokens(io::text_to_read(options.text).string(),
                          model::tokenizer_for(model_path, options.tokenizer), model.config().vocab_size);

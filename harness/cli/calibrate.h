@@ -11,7 +11,7 @@ class App;
 namespace kv::cli {
 
 struct CalibrateOptions {
-  std::string model, tokenizer, text, out;
+  std::string model, tokenizer, text, out, k_order = "file";
   // The tokens that are read. Those before them are left to what the codebooks are then tested with.
   int64_t from = 32768, tokens = 8192, window = 1024;
   int codebooks = 2;

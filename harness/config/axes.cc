@@ -174,7 +174,7 @@ std::string table_of(std::string_view key, const Catalog& catalog) {
   };
   if (among({"preset", "config", "q_heads", "layers"})) return "[model]";
   if (among({"family", "dump", "model", "tokenizer", "text", "text_from", "weights", "weights_type",
-             "products"}))
+             "products", "k_order"}))
     return "[workload]";
   constexpr std::string_view kOwn = ", or a table of one experiment, as [[decode]]";
   if (among({"variants", "baseline", "budget", "kv_heads", "head_dim", "threads", "workload"}))

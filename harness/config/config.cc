@@ -107,9 +107,10 @@ WorkloadConfig read_workload(Section section, const Catalog& catalog) {
     section.fail("weights_type", "is for weights = \"random\"; files have their own");
   w.weights_type = section.choice("weights_type", w.weights_type, {"bf16", "f32"});
   w.products = section.choice("products", w.products, {"f32", "bf16"});
+  w.k_order = section.choice("k_order", w.k_order, {"file", "halves"});
   section.refuse_the_rest(placing(catalog));
   if (random) {
-    for (const char* key : {"model", "tokenizer", "text", "text_from", "dump"})
+    for (const char* key : {"model", "tokenizer", "text", "text_from", "dump", "k_order"})
       if (section.has(key)) section.fail(key, "has no use where weights = \"random\"");
     w.family = "model";
     return w;
@@ -117,8 +118,8 @@ WorkloadConfig read_workload(Section section, const Catalog& catalog) {
   const bool any = !w.model.empty() || !w.tokenizer.empty() || !w.texts.empty();
   if (any && w.model.empty()) section.refuse("needs a model where it has a text or a tokenizer");
   if (any) w.family = "model";
-  if (!any && section.has("text_from")) section.fail("text_from", "has no use without a model");
-  if (!any && section.has("products")) section.fail("products", "has no use without a model");
+  for (const char* key : {"text_from", "products", "k_order"})
+    if (!any && section.has(key)) section.fail(key, "has no use without a model");
   if (!w.dump.empty()) w.family = "dump";
   return w;
 }

@@ -22,6 +22,7 @@ struct WorkloadConfig {
   std::string products = "f32";       // what a model multiplies in; or bf16
   std::string dump;                   // family == "dump": a safetensors file
   std::string model, tokenizer;       // family == "model"; token ids need no tokenizer
+  std::string k_order = "file";       // of K's channels in caches: as `model` has them; or halves
   std::vector<std::string> texts;     // each read by itself; none: Python's documentation
   int64_t text_from = 0;              // tokens of a text before the first that is read
 };

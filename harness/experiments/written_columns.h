@@ -59,7 +59,7 @@ constexpr auto joined(const std::array<ColumnGroup, Sizes>&... lists) {
 inline constexpr std::array kOfCells{ColumnGroup{results::kCellColumns}, ColumnGroup{results::kByteColumns},
                                      ColumnGroup{measure::kTierBytesColumns, has_tiers},
                                      ColumnGroup{results::kKeepsAllColumns, evicts},
-                                     ColumnGroup{results::kStateBytesColumns, runs_model}};
+                                     ColumnGroup{results::kModelCellColumns, runs_model}};
 inline constexpr std::array kOfKept{ColumnGroup{results::kKeptColumns}};
 inline constexpr std::array kOfSteps{ColumnGroup{measure::kStepColumns}};
 inline constexpr std::array kOfOutputs{

@@ -145,6 +145,8 @@ std::unique_ptr<Cell> make_cell(const SweepPoint& point, const PlannedCell& plan
   result[kPeer] = planned.peer.substr(0, planned.peer.find('/'));
   result[results::kPhase] = "decode";
   result[results::kWorkload] = point.workload;
+  if (point.source && point.source->model())
+    result[results::kKOrder] = point.source->model()->config().k_order();
   result[results::kLayers] = shape.layers;
   result[results::kModelLayers] = cell->model.layers;
   result[results::kQHeads] = shape.q_heads;

@@ -189,7 +189,7 @@ Codebooks learn_codebooks(const Model& model, const Calibration& text) {
 }
 
 uint32_t model_checksum(const Model& model) {
-  uint32_t crc = 0;
+  uint32_t crc = model.config().to_halves ? 1 : 0;  // other words than in the weights' own order
   for (const LayerWeights& layer : model.weights().layers) {
     for (const WeightMatrix* matrix : {&layer.wk, &layer.wv}) {
       std::vector<float> values(static_cast<size_t>(matrix->rows() * matrix->cols()));

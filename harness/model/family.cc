@@ -144,8 +144,11 @@ Rope read_rope(const config::ModelSettings& config, const Family& family, const 
   const int rotated = part == 1.0 ? 0 : static_cast<int>(part * config.count("head_dim"));
   if (part > 1.0 || (part < 1.0 && (rotated == 0 || rotated % 2 != 0)))
     config.refuse("'partial_rotary_factor' must make an even part of head_dim");
+  const bool interleaved = config.flag("rope_interleave", false);
+  if (interleaved && rotated > 0)
+    config.refuse("rope_interleave", "false where a part of a head is rotated: the other is not implemented");
   Rope r{.theta = rope.number("rope_theta", theta),
-         .pairs = RopePairs::kHalfSplit,
+         .pairs = interleaved ? RopePairs::kInterleaved : RopePairs::kHalfSplit,
          .backwards = family.backwards,
          .rotated = rotated};
   if (!local || a_kind) r = read_scaling(config, rope, r);

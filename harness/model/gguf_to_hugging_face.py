@@ -1,8 +1,9 @@
 """A GGUF file as a Hugging Face folder: config.json, model.safetensors and tokenizer.json.
 
-Weights keep f32, f16 and bf16; those of other types are dequantised to f32, so that nothing is rounded. Two things are undone that
-llama.cpp's converter does: rows of Q and K of the architecture `llama` lie as rotary pairs (2i, 2i + 1), Hugging Face's as the two
-halves of a head, and Gemma's norms have the 1 added that Hugging Face's lack.
+Weights keep f32, f16 and bf16; those of other types are dequantised to f32, so that nothing is rounded. Rows of Q and K keep the file's
+order, in which llama.cpp caches K. The architecture `llama` has rotary pairs side by side, (2i, 2i + 1), and config.json says so by
+`rope_interleave`, as DeepSeek V3's does: transformers, whose Llama has them as the two halves of a head, must not read such a folder.
+Gemma's norms lose the 1 that llama.cpp's converter adds.
 """
 from __future__ import annotations
 
@@ -66,7 +67,7 @@ class Architecture:
     layer: dict[str, str] = field(default_factory=lambda: _LAYER)
     others: dict[str, str] = field(default_factory=lambda: _GLOBAL)
     prefix: str = "model.layers."
-    neighbours: bool = False  # rotary pairs are (2i, 2i + 1)
+    interleaved: bool = False  # rotary pairs are (2i, 2i + 1)
     norm_offset: bool = False  # norms have the 1 added
     transposed: bool = False  # matrices multiply from the right in Hugging Face's files
     window_pattern: int = 0  # of so many layers the last one has no window
@@ -74,7 +75,7 @@ class Architecture:
 
 
 ARCHITECTURES = {
-    "llama": Architecture("llama", neighbours=True),
+    "llama": Architecture("llama", interleaved=True),
     "qwen2": Architecture("qwen2"),
     "qwen3": Architecture("qwen3"),
     "gemma2": Architecture("gemma2", _GEMMA_LAYER, norm_offset=True, window_pattern=2, own_scale_layers=46),
@@ -122,6 +123,8 @@ def config_of(file: GgufFile) -> dict[str, Any]:
         "torch_dtype": "float32",
         "num_parameters": sum(int(t.n_elements) for name, t in file.tensors.items() if name != "rope_freqs.weight"),
     }
+    if architecture.interleaved:
+        config["rope_interleave"] = True
     if experts:
         config["num_local_experts"] = file.get("{arch}.expert_count", int)
         config["num_experts_per_tok"] = file.get("{arch}.expert_used_count", int)
@@ -200,24 +203,15 @@ def _add_scores(file: GgufFile, architecture: Architecture, config: dict[str, An
         config["query_pre_attn_scalar"] = config["hidden_size"] // config["num_attention_heads"] if own else config["head_dim"]
 
 
-def _halves(array: Array, heads: int) -> Array:
-    """Rows [heads * head_dim, …] whose rotary pairs are neighbours, with pairs as the halves of a head."""
-    pairs = array.reshape(heads, array.shape[0] // heads // 2, 2, *array.shape[1:])
-    return pairs.swapaxes(1, 2).reshape(array.shape)
-
-
 def tensors_of(file: GgufFile) -> Iterator[tuple[str, str, Array]]:
     """Name, type and values of every tensor of model.safetensors. A tensor without a place is refused."""
-    architecture, config = architecture_of(file), config_of(file)
-    heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
+    architecture = architecture_of(file)
     experts: dict[str, Array] = {}
     for source in file.tensors:
         name, short = _place(file, architecture, source)
         if not name:
             continue
         array, kind = file.array(source), file.stored_as(source)
-        if architecture.neighbours and short in heads:
-            array = _halves(array, heads[short])
         if architecture.norm_offset and short.endswith("norm"):
             array, kind = file.values(source) - numpy.float32(1), "F32"
         if architecture.transposed and array.ndim == 2 and name.startswith(architecture.prefix):

@@ -1,7 +1,8 @@
 // A Hugging Face folder: config.json, and weights in one or several .safetensors.
 //
 // Converted weights have their query and key rows permuted so that rotary pairs are the two halves of a head
-// (transformers, convert_llama_weights_to_hf.py), unlike Meta's own files and llama2.c's.
+// (transformers, convert_llama_weights_to_hf.py), unlike Meta's own files and llama2.c's, and unlike GGUF files of Llama's:
+// config.json says `rope_interleave` of folders made of those.
 #include <array>
 #include <cmath>
 #include <filesystem>

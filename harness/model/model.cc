@@ -99,6 +99,15 @@ void spread_pairs(int rotated, int head_dim, Matrix& x) {
     std::rotate(head + rotated / 2, head + rotated, head + (head_dim + rotated) / 2);
 }
 
+// Heads whose pairs are neighbours become heads whose pairs are halves.
+void put_in_halves(int head_dim, Matrix& x) {
+  const Matrix pairs = x;
+  for (Eigen::Index i = 0; i < x.size(); ++i) {
+    const Eigen::Index channel = i % head_dim;
+    x.data()[i - channel + channel / 2 + channel % 2 * (head_dim / 2)] = pairs.data()[i];
+  }
+}
+
 // [n, heads * head_dim] to [heads, n, head_dim], as attention wants it.
 std::vector<float> split_heads(const Matrix& x, int heads) {
   const Eigen::Index n = x.rows(), head_dim = x.cols() / heads;
@@ -215,6 +224,7 @@ Matrix Model::Impl::attend(const Matrix& x, const LayerWeights& layer, int l, co
       config().window(l) > 0 && rows.window_angles.size() > 0 ? rows.window_angles : rows.angles;
   for (Matrix* side : {&q, &k}) {
     spread_pairs(config().rope.rotated, config().head_dim(), *side);
+    if (config().to_halves) put_in_halves(config().head_dim(), *side);
     rotate_heads(config().rope.pairs, angles, *side);
   }
   if (config().query_scale != 1.0f) q *= config().query_scale;
@@ -267,6 +277,11 @@ Model::~Model() = default;
 
 const ModelConfig& Model::config() const { return impl_->config(); }
 const ModelWeights& Model::weights() const { return impl_->weights; }
+void Model::order_in_halves() {
+  ModelConfig& c = impl_->weights.config;
+  c.to_halves = c.to_halves || c.k_order() == "interleaved";
+  c.rope.pairs = c.window_rope.pairs = RopePairs::kHalfSplit;
+}
 void Model::multiply_in_bf16() { impl_->weights.multiply_in_bf16(memory::available_memory_bytes()); }
 
 std::vector<float> Model::forward(std::span<const int> tokens, int64_t first_position,

@@ -53,7 +53,9 @@ struct ModelConfig {
   LinearShape linear{};             // for layers of kind "linear"
   Norm norm = Norm::kRms;
   Activation activation = Activation::kSilu;
-  bool rotary = true;        // RoPE; else a learned vector a position is added to the embedding
+  bool rotary = true;  // RoPE; else a learned vector a position is added to the embedding
+  bool to_halves =
+      false;  // q and k leave their products interleaved and are put in halves, for order_in_halves()
   bool gated_heads = false;  // wq has a gate behind each head's query: its sigmoid scales what the head reads
   float embedding_scale = 1.0f;
   float query_scale = 1.0f;   // for queries, beside attention's own 1 / sqrt(head_dim)
@@ -67,6 +69,10 @@ struct ModelConfig {
   int head_dim() const { return stated_head_dim > 0 ? stated_head_dim : dim / q_heads; }
   int64_t window(int layer) const { return kinds[static_cast<size_t>(layer)].window; }
   const Rope& rope_of(int layer) const { return window(layer) > 0 ? window_rope : rope; }
+  // The order of K's channels in caches: "halves" or "interleaved", by where a rotary pair lies; "" without RoPE.
+  std::string_view k_order() const {
+    return !rotary ? "" : rope.pairs == RopePairs::kHalfSplit ? "halves" : "interleaved";
+  }
   // Whose window it is, for a message: "the model", or if not all layers have one "layer 3 (sliding) of the model".
   std::string viewer(int layer) const;
   // [q_heads], or null.
@@ -126,6 +132,8 @@ class Model {
   const ModelWeights& weights() const;
   // As ModelWeights::multiply_in_bf16, within the memory that the system has.
   void multiply_in_bf16();
+  // Attention gets the channels of q and k in halves from now on, whatever order their weights give them. Scores stay the same.
+  void order_in_halves();
 
   // Runs tokens at positions first_position … and returns logits [n, vocab_size]. Throws
   // std::invalid_argument for an id outside the vocabulary, or a position past max_tokens that `rotary`

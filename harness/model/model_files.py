@@ -24,7 +24,7 @@ from typing import TextIO
 
 from refusal import Refusal
 
-VERSION = 1  # of what is made: a change of it makes everything anew
+VERSION = 2  # of what is made: a change of it makes everything anew
 _REFUSED = b'{"refused": '  # how a tokenizer.json begins that only says why a GGUF file's tokenizer cannot be used
 HOME = Path(os.environ.get("KVLAB_HOME") or Path(__file__).resolve().parents[2])
 MODELS = HOME / ".models"

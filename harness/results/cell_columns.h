@@ -147,7 +147,14 @@ inline constexpr auto kVerdictColumns = column_list(kVersus, kVerdict);
 
 inline constexpr IntegerColumn kBytesState{
     "bytes_state", "bytes", "part of bytes_payload that linear layers keep at any length: their states"};
-inline constexpr auto kStateBytesColumns = column_list(kBytesState);
+inline constexpr auto kKOrder =
+    TextColumn{
+        "k_order", "",
+        "order of K's channels in the cache, which matters to what stores channels in blocks: interleaved, "
+        "rotary pairs side by side, as llama.cpp has Llama's; or halves, as transformers has them"}
+        .one_of("interleaved halves")
+        .axis("K's order: {}");
+inline constexpr auto kModelCellColumns = column_list(kBytesState, kKOrder);
 
 // Verdict of the baseline measured a second time; older tables say "null".
 inline constexpr const char* kAaVerdict = "aa_test";

@@ -70,6 +70,7 @@ class ModelSource : public Source {
     if (!tokenizer_path_.empty() && !tokenizer_path_.ends_with(".json"))
       tokenizer_.emplace(tokenizer_path_, vocab);
     if (config.products == "bf16") model_.multiply_in_bf16();
+    if (config.k_order == "halves") model_.order_in_halves();
     shape_ = shape_of(model_.config());
   }
 

@@ -7,6 +7,7 @@
 #include "harness/measure/teacher_forcing.h"
 #include "harness/memory/ledger.h"
 #include "harness/model/cached_model.h"
+#include "harness/model/codebooks.h"
 #include "harness/model/sampling.h"
 #include "tests/harness/model/family_cases.h"
 #include "variants/cache/cache.h"
@@ -33,8 +34,11 @@ class Loaded {
     if (tiny.config.contains("sliding_window")) tiny.config["sliding_window"] = window;
     if (all_experts && tiny.config.contains("num_local_experts"))
       tiny.config["num_experts_per_tok"] = tiny.config["num_local_experts"];
-    tiny.write(folder_.path());
-    model_ = std::make_unique<model::Model>(folder_.path().string());
+    load(tiny);
+  }
+  explicit Loaded(const test::TinyHuggingFace& tiny, bool in_halves = false) {
+    load(tiny);
+    if (in_halves) model_->order_in_halves();
   }
   const model::Model& operator*() const { return *model_; }
   const model::ModelConfig& config() const { return model_->config(); }
@@ -77,6 +81,11 @@ class Loaded {
   }
 
  private:
+  void load(const test::TinyHuggingFace& tiny) {
+    tiny.write(folder_.path());
+    model_ = std::make_unique<model::Model>(folder_.path().string());
+  }
+
   TempFolder folder_;
   std::unique_ptr<model::Model> model_;
 };
@@ -231,6 +240,55 @@ TEST(FamiliesOverCaches, LinearLayersRunButTheirRowsAreNotReplayed) {
     const bool replays = point.experiment->kind == "decode";
     for (const measure::PlannedCell& cell : point.cells)
       EXPECT_EQ(cell.reason, replays ? "linear layers have states, and only rows are replayed" : "");
+  }
+}
+
+// As GGUF files of Llama's have it: rotary pairs side by side.
+test::TinyHuggingFace interleaved(test::TinyHuggingFace tiny) {
+  tiny.config["rope_interleave"] = true;
+  const int64_t d = tiny.head_dim(), row = tiny.number("hidden_size");
+  for (auto& [name, tensor] : tiny.tensors) {
+    if (!contains(name, "q_proj") && !contains(name, "k_proj")) continue;
+    const std::vector<double> halves = tensor.values;
+    for (int64_t at = 0; at < std::ssize(halves); ++at) {
+      const int64_t from = at / row, channel = from % d,
+                    to = from - channel + channel % (d / 2) * 2 + channel / (d / 2);
+      tensor.values[static_cast<size_t>(to * row + at % row)] = halves[static_cast<size_t>(at)];
+    }
+  }
+  return tiny;
+}
+
+TEST(FamiliesOverCaches, TheOrderOfKsChannelsMattersToBlocksOfThemAlone) {
+  const test::TinyHuggingFace tiny({{"head_dim", 64}, {"vocab_size", 29}, {"max_position_embeddings", 64}});
+  const Loaded halves(tiny), file(interleaved(tiny)), ordered(interleaved(tiny), true);
+  EXPECT_EQ(halves.config().k_order(), "halves");
+  EXPECT_EQ(file.config().k_order(), "interleaved");
+  EXPECT_EQ(ordered.config().k_order(), "halves");
+  EXPECT_NE(model::model_checksum(*ordered), model::model_checksum(*file))
+      << "codebooks of one fit the other";
+  const std::vector<float> want = halves.with_full_attention();
+  EXPECT_LT(test::largest_difference(file.with_full_attention(), want), 2e-4);
+  // What keeps rows raw, before RoPE too, and what chooses by pairs.
+  for (const char* spec :
+       {"contiguous/f32", "paged/f32/full(positions=cache)", "contiguous/f32/tova(budget=12)",
+        "contiguous/f32/ring(window=8,sinks=4,positions=cache)",
+        "contiguous/f32/expected(budget=12,future=16)"}) {
+    const std::vector<float> in_halves = halves.over(spec, 20);
+    EXPECT_LT(test::largest_difference(file.over(spec, 20), in_halves), 2e-4) << spec;
+    EXPECT_LT(test::largest_difference(ordered.over(spec, 20), in_halves), 2e-4) << spec;
+    EXPECT_EQ(test::largest_difference(want, in_halves) > 1e-2,
+              contains(spec, "budget") || contains(spec, "ring"))
+        << spec;
+  }
+  const auto share = [&](const Loaded& model, const std::string& spec) {
+    const auto error = [&](const Loaded& of) { return test::largest_difference(of.over(spec, 1), want); };
+    return error(model) / error(halves);
+  };
+  for (const char* spec : {"contiguous/token(bits=4)", "contiguous/token(bits=4)/full(positions=cache)",
+                           "contiguous/kivi(bits=2,group=8,residual=8)", "contiguous/q4_0"}) {
+    EXPECT_NEAR(share(ordered, spec), 1, 0.02) << spec;
+    EXPECT_EQ(std::abs(share(file, spec) - 1) < 0.02, !contains(spec, "q4_0")) << spec;
   }
 }
 
