@@ -29,7 +29,7 @@ constexpr int64_t kMaxSplitQueries = 128;
 
 // Steps of this many multiply-adds or more use all threads: 128 rows of 32 query heads of 128. On a quiet
 // machine two threads pay from a quarter of that on, and save some microseconds; beside a busy neighbour they
-// cost up to six times the step (threads_benchmark).
+// cost up to six times the step (results/xeon-2core/benchmarks).
 constexpr int64_t kThreadedWork = 1 << 20;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
