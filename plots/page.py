@@ -21,7 +21,7 @@ from details import cells_data
 from figures.figure import CHAPTERS, Figure
 from marks import fields_of
 from markupsafe import Markup
-from prepare import layers_said
+from prepare import layers_said, title_of
 from style import bytes_text
 from tables import CELL, generated, named_rows, predictions, replays, tiers
 from templating import render
@@ -146,7 +146,8 @@ def run_line(run: Run) -> str:
     same_threads = run.cells["threads"].n_unique() == 1 and first["threads"]
     threads = f"{first['threads']:.0f} thread{'s' * (first['threads'] != 1)}" if same_threads else ""
     layers = layers_said(run.cells) if (run.cells["model_layers"] > run.cells["layers"]).any() else ""
-    return " · ".join(part for part in (machine, threads, model, layers, f"config {config}") if part)
+    order = first.get("k_order") and title_of("k_order", first["k_order"])
+    return " · ".join(part for part in (machine, threads, model, order, layers, f"config {config}") if part)
 
 
 def geometry(cell: dict) -> str:

@@ -41,7 +41,9 @@ std::string shape_of(const results::Row& row) {
   return experiments::layers_text(row, ", ") + results::text_of(row[results::kQHeads]) + "/" +
          results::text_of(row[results::kKvHeads]) + " heads of " + results::text_of(row[results::kHeadDim]) +
          ", " + results::text_of(row[results::kThreads]) +
-         (row[results::kThreads] == 1 ? " thread" : " threads");
+         (row[results::kThreads] == 1 ? " thread" : " threads") +
+         (row[results::kKOrder].empty() ? ""
+                                        : ", " + results::titled(results::kKOrder, row[results::kKOrder]));
 }
 
 }  // namespace

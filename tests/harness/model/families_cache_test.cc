@@ -262,21 +262,17 @@ test::TinyHuggingFace interleaved(test::TinyHuggingFace tiny) {
 TEST(FamiliesOverCaches, TheOrderOfKsChannelsMattersToBlocksOfThemAlone) {
   const test::TinyHuggingFace tiny({{"head_dim", 64}, {"vocab_size", 29}, {"max_position_embeddings", 64}});
   const Loaded halves(tiny), file(interleaved(tiny)), ordered(interleaved(tiny), true);
-  EXPECT_EQ(halves.config().k_order(), "halves");
-  EXPECT_EQ(file.config().k_order(), "interleaved");
-  EXPECT_EQ(ordered.config().k_order(), "halves");
   EXPECT_NE(model::model_checksum(*ordered), model::model_checksum(*file))
       << "codebooks of one fit the other";
   const std::vector<float> want = halves.with_full_attention();
-  EXPECT_LT(test::largest_difference(file.with_full_attention(), want), 2e-4);
   // What keeps rows raw, before RoPE too, and what chooses by pairs.
   for (const char* spec :
        {"contiguous/f32", "paged/f32/full(positions=cache)", "contiguous/f32/tova(budget=12)",
         "contiguous/f32/ring(window=8,sinks=4,positions=cache)",
         "contiguous/f32/expected(budget=12,future=16)"}) {
     const std::vector<float> in_halves = halves.over(spec, 20);
-    EXPECT_LT(test::largest_difference(file.over(spec, 20), in_halves), 2e-4) << spec;
-    EXPECT_LT(test::largest_difference(ordered.over(spec, 20), in_halves), 2e-4) << spec;
+    for (const Loaded* other : {&file, &ordered})
+      EXPECT_LT(test::largest_difference(other->over(spec, 20), in_halves), 2e-4) << spec;
     EXPECT_EQ(test::largest_difference(want, in_halves) > 1e-2,
               contains(spec, "budget") || contains(spec, "ring"))
         << spec;
