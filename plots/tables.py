@@ -175,14 +175,17 @@ def generated(runs: list[Run]) -> Iterator[tuple[str, list[dict]]]:
 
 
 def text_row(row: dict) -> dict:
-    """The two texts, each split where they begin to differ."""
+    """The two texts, each split where they begin to differ, and the words of both from there on."""
     text, full = row["text"] or "", row["full_text"] or ""
     common = os.path.commonprefix([text, full])
     common_tokens = row["common_tokens"]
+    word = max(common.rfind(" "), common.rfind("\n")) + 1  # the beginning of the first that differs
+    here, there = ("“" + " ".join(of[word:].split()[:4]) + "”" for of in (text, full))
+    differs = "" if common_tokens is None else f"after {common_tokens:.0f} token{'s' * (common_tokens != 1)}: {here}, the full cache {there}"
     return {
         "variant": row["variant"],
         "prompt": row["prompt"] or "",
-        "differs": "never" if common_tokens is None else f"after {common_tokens:.0f} token{'s' * (common_tokens != 1)}",
+        "differs": differs or "never",
         "common": common,
         "rest": text[len(common) :],
         "full_rest": full[len(common) :],

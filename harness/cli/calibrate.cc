@@ -23,10 +23,9 @@ std::string bytes_text(const Codebooks& books) {
 }  // namespace
 
 void add_options(CLI::App& app, CalibrateOptions& options) {
-  app.add_option("model", options.model,
-                 "llama2.c weights, a Hugging Face folder, a GGUF file, or a name of `kvlab models`")
+  app.add_option("model", options.model, "a Hugging Face folder, a GGUF file, or a name of `kvlab models`")
       ->required();
-  app.add_option("--tokenizer", options.tokenizer, "its tokenizer; none for token ids");
+  app.add_option("--tokenizer", options.tokenizer, "its tokenizer.json; none: the model's");
   app.add_option("--text", options.text,
                  "text, or token ids (.npy, .u16, .u32); none: Python's own documentation");
   app.add_option("--from", options.from, "the first token of the text that is read, as 4096 or 32K")

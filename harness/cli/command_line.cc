@@ -68,10 +68,9 @@ void add_table_option(CLI::App& app, bool& full) {
 }
 
 void add_workload_options(CLI::App& app, config::WorkloadConfig& workload, const std::string& purpose) {
-  app.add_option(
-      "--model", workload.model,
-      "llama2.c weights, a Hugging Face folder, a GGUF file, or a name of `kvlab models`, " + purpose);
-  app.add_option("--tokenizer", workload.tokenizer, "tokenizer of that model; none for token ids");
+  app.add_option("--model", workload.model,
+                 "a Hugging Face folder, a GGUF file, or a name of `kvlab models`, " + purpose);
+  app.add_option("--tokenizer", workload.tokenizer, "its tokenizer.json; none: the model's");
   app.add_option(
          "--text", workload.texts,
          "text for the model, or token ids (.npy, .u16, .u32); again for a second text, read by itself")
@@ -133,7 +132,7 @@ void add_options(CLI::App& app, SummaryCommand& options) {
 
 void add_options(CLI::App& app, experiments::SampleOptions& options) {
   app.add_option("--model", options.model, "the model")->required();
-  app.add_option("--tokenizer", options.tokenizer, "its tokenizer")->required();
+  app.add_option("--tokenizer", options.tokenizer, "its tokenizer.json; none: the model's");
   app.add_option("--documents", options.documents, "number of documents")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
@@ -150,7 +149,7 @@ void add_options(CLI::App& app, experiments::SampleOptions& options) {
 
 void add_options(CLI::App& app, model::LogitsOptions& options) {
   app.add_option("--model", options.model, "the model")->required();
-  app.add_option("--tokenizer", options.tokenizer, "its tokenizer; none for token ids");
+  app.add_option("--tokenizer", options.tokenizer, "its tokenizer.json; none: the model's");
   app.add_option("--text", options.text, "text, or token ids (.npy, .u16, .u32)")->required();
   app.add_option("--out", options.out, "the file to write")->required();
 }

@@ -40,7 +40,7 @@ inline constexpr std::array kExamples{
         "./kvlab choose --model MODEL.gguf --text TEXT --context 8K --users 4 --memory 1GiB --max-loss 0.02"},
     Example{"environment", "./kvlab environment"},
     Example{"schema", "./kvlab schema"},
-    Example{"sample", "./kvlab sample --model MODEL.bin --tokenizer TOKENIZER.bin --tokens 128"},
+    Example{"sample", "./kvlab sample --model smollm2-135m --prompt 'Once upon a time' --tokens 128"},
     Example{"logits", "./kvlab logits --model smollm2-135m --text TEXT --out logits.safetensors"},
     Example{"calibrate", "./kvlab calibrate smollm2-135m --out smollm2.vq"},
     Example{"tables", "./kvlab tables --model llama-3.1-8b"},

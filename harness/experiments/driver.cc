@@ -39,7 +39,7 @@ std::string utc_now() {
 std::string model_name(const config::Config& config) {
   const std::filesystem::path path(config.workload.model);
   if (path.empty() || !config.geometry.name.empty()) return config.geometry.name;
-  if (path.extension() == ".bin" || io::is_gguf(path)) return path.stem();
+  if (io::is_gguf(path)) return path.stem();
   return path.has_filename() ? path.filename() : path.parent_path().filename();
 }
 

@@ -1,6 +1,10 @@
 #include "harness/io/model_files.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cstdlib>
+#include <memory>
 #include <set>
 #include <stdexcept>
 #include <vector>
@@ -9,20 +13,20 @@
 #include "harness/io/mapped_file.h"
 #include "harness/io/paths.h"
 #include "harness/io/python.h"
+#include "harness/io/text.h"
 
 namespace kv::io {
 namespace {
 
 constexpr const char* kMakeNothing = "KVLAB_MAKE_NOTHING";  // model_files.py reads it, too
 
-// The path that harness/model/model_files.py prints.
-std::filesystem::path made_by_python(const std::vector<std::string>& arguments) {
+// What harness/model/model_files.py prints.
+std::string said_by_python(const std::vector<std::string>& arguments, const std::string& of) {
   const bool makes = !std::getenv(kMakeNothing);
-  const NotHere not_here("'" + (arguments.size() > 1 ? arguments.back() : "the text") +
-                         "', to convert once into .models");
+  const NotHere not_here("'" + of + "', to convert once into .models");
   if (project_python().empty()) {
     if (!makes) throw not_here;
-    throw std::invalid_argument("'" + arguments.back() + "' needs the Python environment .venv in " +
+    throw std::invalid_argument("'" + of + "' needs the Python environment .venv in " +
                                 project_home().string() + ", which ./kvlab makes");
   }
   std::string output;
@@ -31,8 +35,12 @@ std::filesystem::path made_by_python(const std::vector<std::string>& arguments) 
   constexpr int kNotMade = 3;
   if (code == kNotMade && !makes) throw not_here;
   if (code == 2) throw std::invalid_argument(output);
-  if (code != 0) throw std::runtime_error(project_python() + " failed on '" + arguments.back() + "'");
+  if (code != 0) throw std::runtime_error(project_python() + " failed on '" + of + "'");
   return output;
+}
+
+std::filesystem::path made_by_python(const std::vector<std::string>& arguments) {
+  return said_by_python(arguments, arguments.size() > 1 ? arguments.back() : "the text");
 }
 
 nlohmann::json packages() {
@@ -83,6 +91,27 @@ std::filesystem::path text_to_read(const std::string& text) {
 
 std::filesystem::path tokens_of_text(const std::string& tokenizer, const std::string& text) {
   return made_by_python({"tokens", tokenizer, text});
+}
+
+std::vector<int> ids_of_text(const std::string& tokenizer, const std::string& text) {
+  return nlohmann::json::parse(said_by_python({"ids", tokenizer, text}, tokenizer)).get<std::vector<int>>();
+}
+
+std::vector<TextOfTokens> texts_of_tokens(const std::string& tokenizer, std::span<const int> ids,
+                                          int64_t length, int64_t prompt) {
+  const int file = memfd_create("ids", 0);  // which Python reads by its number
+  const std::span<const std::byte> bytes = std::as_bytes(ids);
+  if (file < 0 || write(file, bytes.data(), bytes.size()) != std::ssize(bytes))
+    throw std::runtime_error("cannot hand " + std::to_string(bytes.size()) + " bytes of ids to Python");
+  const std::string path = "/dev/fd/" + std::to_string(file);
+  const auto close_file = [&](const void*) { close(file); };
+  const std::unique_ptr<const void, decltype(close_file)> closes(&file, close_file);
+  const auto all = nlohmann::json::parse(
+      said_by_python({"texts", tokenizer, path, std::to_string(length), std::to_string(prompt)}, tokenizer));
+  std::vector<TextOfTokens> texts;
+  for (const auto& [begins, rest] : all.get<std::vector<std::pair<std::string, std::string>>>())
+    texts.push_back({printable(begins), printable(rest)});
+  return texts;
 }
 
 }  // namespace kv::io

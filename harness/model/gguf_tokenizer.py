@@ -1,16 +1,13 @@
-"""The tokenizer that a GGUF file holds, as one of Hugging Face's `tokenizers`.
+"""The tokenizer that a GGUF file holds, as a tokenizer.json of Hugging Face's `tokenizers`.
 
 Two kinds: byte-level BPE (`gpt2`: tokens and merges, with a pre-tokenizer known by name) and SentencePiece's BPE (`llama`: pieces with
-scores, of which the pair that makes the piece of the highest score is merged first).
+scores).
 """
 from __future__ import annotations
 
-from typing import Any
-
 from gguf_file import GgufFile
+from sentence_piece import CONTROL, USER_DEFINED, as_json, sentence_piece
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-
-_CONTROL, _USER_DEFINED, _BYTE = 3, 4, 6  # tokenizer.ggml.token_type
 
 # Pre-tokenizers: regular expressions whose matches, and what is between them, are the words (llama.cpp, src/llama-vocab.cpp).
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -25,7 +22,6 @@ _CASED_TAIL = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _GPT4O = _CASED % (_SHORT + "?", _SHORT + "?") + r"|\p{N}{1,3}" + _CASED_TAIL
 _TEKKEN = _CASED % ("", "") + r"|\p{N}" + _CASED_TAIL
 _PRE_TOKENIZERS = {
-    "default": [_GPT2],
     "gpt-2": [_GPT2],
     "smollm": [_DIGITS, _GPT2],
     "llama-bpe": [_LLAMA3],
@@ -43,7 +39,7 @@ _WHOLE_WORDS = ("llama-bpe", "llama3", "llama-v3", "tekken")
 _COMPOSED = ("qwen2", "deepseek-r1-qwen")
 
 
-def tokenizer_of(file: GgufFile) -> Tokenizer:
+def tokenizer_of(file: GgufFile) -> str:
     """Raises Refusal where the file has none, or one of another kind."""
     if not file.has("tokenizer.ggml.model"):
         file.refuse("it has no tokenizer; give token ids (.npy) in place of text")
@@ -54,15 +50,16 @@ def tokenizer_of(file: GgufFile) -> Tokenizer:
     types = file.get("tokenizer.ggml.token_type", list, [1] * len(tokens))
     if len(types) != len(tokens):
         file.refuse(f"its tokenizer has {len(tokens)} tokens and {len(types)} types of tokens")
-    tokenizer = _byte_level(file, tokens) if kind == "gpt2" else _sentence_piece(file, tokens, types)
-    tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t, of in zip(tokens, types) if of == _CONTROL])
-    tokenizer.add_tokens([AddedToken(t, normalized=False) for t, of in zip(tokens, types) if of == _USER_DEFINED])
+    scores = _scores(file, len(tokens)) if kind == "llama" else []
+    tokenizer = _sentence_piece(file, tokens, scores, types) if kind == "llama" else _byte_level(file, tokens)
+    tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t, of in zip(tokens, types) if of == CONTROL])
+    tokenizer.add_tokens([AddedToken(t, normalized=False) for t, of in zip(tokens, types) if of == USER_DEFINED])
     _begin_with_bos(file, tokenizer, tokens, kind)
-    return tokenizer
+    return as_json(tokenizer, scores) if kind == "llama" else tokenizer.to_str()
 
 
 def _begin_with_bos(file: GgufFile, tokenizer: Tokenizer, tokens: list[str], kind: str) -> None:
-    usual = kind == "llama" or file.get("tokenizer.ggml.pre", str, "default") in _WITH_BOS
+    usual = kind == "llama" or file.get("tokenizer.ggml.pre", str) in _WITH_BOS
     if not file.get("tokenizer.ggml.add_bos_token", bool, usual):
         return
     bos = file.get("tokenizer.ggml.bos_token_id", int, 1 if kind == "llama" else 11)
@@ -73,10 +70,15 @@ def _begin_with_bos(file: GgufFile, tokenizer: Tokenizer, tokens: list[str], kin
 
 def _byte_level(file: GgufFile, tokens: list[str]) -> Tokenizer:
     pre = file.get("tokenizer.ggml.pre", str, "default")
+    if pre == "default":  # or no key: files of before llama.cpp knew it
+        file.refuse("its tokenizer does not say how it cuts words ('tokenizer.ggml.pre'), and GPT-2's way is a guess: give the model's own "
+                    "tokenizer.json as tokenizer, or token ids (.npy) as text")  # fmt: skip
     if pre not in _PRE_TOKENIZERS:
         file.refuse(f"pre-tokenizer '{pre}' is not implemented; known are {', '.join(_PRE_TOKENIZERS)}")
     merges = [tuple(merge.split(" ", 1)) for merge in file.get("tokenizer.ggml.merges", list)]
-    vocabulary = _numbered(tokens)
+    vocabulary: dict[str, int] = {}
+    for number, token in enumerate(tokens):
+        vocabulary.setdefault(token, number)  # a token that occurs twice keeps its first id
     for pair in merges:
         if len(pair) != 2 or not {*pair, "".join(pair)} <= vocabulary.keys():
             file.refuse(f"its tokenizer merges '{' '.join(pair)[:40]}', which are no two tokens that make a third")
@@ -89,42 +91,15 @@ def _byte_level(file: GgufFile, tokens: list[str]) -> Tokenizer:
     return tokenizer
 
 
-def _numbered(tokens: list[str]) -> dict[str, int]:
-    """Ids by token. A token that occurs twice keeps its first id, and the others stay ids of texts that nothing produces."""
-    vocabulary: dict[str, int] = {}
-    for number, token in enumerate(tokens):
-        vocabulary.setdefault(token, number)
-    return vocabulary
-
-
-def _sentence_piece(file: GgufFile, pieces: list[str], types: list[int]) -> Tokenizer:
+def _scores(file: GgufFile, count: int) -> list[float]:
     scores = file.get("tokenizer.ggml.scores", list)
-    if len(scores) != len(pieces):
-        file.refuse(f"its tokenizer has {len(pieces)} pieces and {len(scores)} scores")
+    if len(scores) != count:
+        file.refuse(f"its tokenizer has {count} pieces and {len(scores)} scores")
+    return scores
+
+
+def _sentence_piece(file: GgufFile, pieces: list[str], scores: list[float], types: list[int]) -> Tokenizer:
     unknown = file.get("tokenizer.ggml.unknown_token_id", int, 0)
     if not 0 <= unknown < len(pieces):
         file.refuse(f"'tokenizer.ggml.unknown_token_id' is {unknown}; its pieces are 0 to {len(pieces) - 1}")
-    fallback = types.count(_BYTE) == 256
-    merges = _merges(pieces, scores, types)
-    model = models.BPE(vocab=_numbered(pieces), merges=merges, byte_fallback=fallback, fuse_unk=True, unk_token=pieces[unknown])
-    tokenizer = Tokenizer(model)
-    prefix = file.get("tokenizer.ggml.add_space_prefix", bool, True)
-    steps: list[Any] = [normalizers.Prepend("▁")] if prefix else []
-    tokenizer.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", "▁")])
-    strip: list[Any] = [decoders.Strip(" ", 1, 0)] if prefix else []
-    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), *strip])
-    return tokenizer
-
-
-def _merges(pieces: list[str], scores: list[float], types: list[int]) -> list[tuple[str, str]]:
-    """Every way to make an ordinary piece of two others, the piece of the highest score first."""
-    ordinary = {piece: score for piece, score, of in zip(pieces, scores, types) if of not in (_CONTROL, _USER_DEFINED, _BYTE)}
-    numbers = _numbered(pieces)
-    found = []
-    for piece, score in ordinary.items():
-        for cut in range(1, len(piece)):
-            left, right = piece[:cut], piece[cut:]
-            if left in ordinary and right in ordinary:
-                found.append((-score, len(left), len(right), numbers[left], left, right))
-    found.sort()
-    return [(left, right) for *_, left, right in found]
+    return sentence_piece(pieces, scores, types, unknown, file.get("tokenizer.ggml.add_space_prefix", bool, True))

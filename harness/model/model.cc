@@ -23,7 +23,10 @@ constexpr int64_t kParallelValues = 1 << 15;
 
 ModelWeights load(const std::string& path, int64_t memory_bytes) {
   const int64_t memory = memory_bytes > 0 ? memory_bytes : memory::available_memory_bytes();
-  return std::filesystem::is_directory(path) ? load_hugging_face(path, memory) : load_llama2c(path, memory);
+  if (std::filesystem::is_directory(path)) return load_hugging_face(path, memory);
+  throw std::invalid_argument("model " + path +
+                              ": expected the folder of a Hugging Face model or a GGUF file; `./kvlab models "
+                              "convert MODEL.bin TOKENIZER.bin FOLDER` makes one of llama2.c's");
 }
 
 // RMSNorm; with a bias LayerNorm, which takes the mean off first.

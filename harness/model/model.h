@@ -8,7 +8,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "variants/core/rope.h"
@@ -17,32 +16,12 @@
 
 namespace kv::model {
 
-// llama2.c's tokenizer.bin: BPE pieces with scores, byte fallback where the file has the 256 byte pieces.
-class Tokenizer {
- public:
-  static constexpr int kUnknown = 0, kBos = 1, kEos = 2;
-
-  // `vocab_size` comes from the model. Throws std::invalid_argument: one line with what, where, what would be
-  // right.
-  Tokenizer(const std::string& path, int vocab_size);
-  // BOS, then the text as if a space stood before it, as llama2.c does; an empty text is BOS alone. O(n log
-  // n).
-  std::vector<int> encode(std::string_view text) const;
-  // BOS and EOS are not printed, and the piece after a BOS loses its leading space, so decode(encode(text))
-  // == text where the file has byte pieces. Throws std::invalid_argument for an id outside the vocabulary.
-  std::string decode(std::span<const int> ids) const;
-
- private:
-  struct Impl;
-  std::shared_ptr<const Impl> impl_;
-};
-
 enum class Norm : uint8_t { kRms, kLayer };                    // RMSNorm; LayerNorm, with biases
 enum class Activation : uint8_t { kSilu, kGeluTanh, kRelu2 };  // the feed-forward's; GELU by its tanh formula
 
 struct ModelConfig {
   int dim, hidden_dim, layers, q_heads, kv_heads, vocab_size;
-  int max_tokens;           // the context it was trained for: llama2.c's seq_len
+  int max_tokens;           // the context it was trained for
   int stated_head_dim = 0;  // 0: dim / q_heads
   float norm_epsilon = 1e-5f;
   Rope rope{};         // for layers without a window
@@ -118,8 +97,8 @@ class Model {
         recurrence;
   };
 
-  // Maps a llama2.c legacy (v0) file, or the folder of a Hugging Face model (config.json of a family of
-  // family.cc, and .safetensors in f32, f16 or bf16). The weights stay in the files. Throws
+  // Maps the folder of a Hugging Face model (config.json of a family of family.cc, and .safetensors in f32, f16 or
+  // bf16). The weights stay in the files. Throws
   // std::invalid_argument for files that are not what they say, and with the bytes needed if they are more
   // than memory_bytes (0: what the system has).
   explicit Model(const std::string& path, int64_t memory_bytes = 0);

@@ -4,8 +4,10 @@
     model_files.py config FILE.gguf       its config.json, without its weights
     model_files.py text                   a text for models where none is given
     model_files.py tokens TOKENIZER TEXT  a text's token ids (.npy), by a tokenizer.json
+    model_files.py ids TOKENIZER WORDS    the same of words, as JSON
+    model_files.py texts TOKENIZER IDS LENGTH PROMPT  texts of so many ids each (u32), as JSON: what the first PROMPT ids say, and the rest
 
-Each prints a path. A mistake of the user is one line on standard output and the exit code 2. With KVLAB_MAKE_NOTHING nothing is made:
+The others print a path. A mistake of the user is one line on standard output and the exit code 2. With KVLAB_MAKE_NOTHING nothing is made:
 the exit code is 3 where something would be.
 """
 from __future__ import annotations
@@ -20,11 +22,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from refusal import Refusal
 
-VERSION = 2  # of what is made: a change of it makes everything anew
+VERSION = 3  # of what is made: a change of it makes everything anew
 _REFUSED = b'{"refused": '  # how a tokenizer.json begins that only says why a GGUF file's tokenizer cannot be used
 HOME = Path(os.environ.get("KVLAB_HOME") or Path(__file__).resolve().parents[2])
 MODELS = HOME / ".models"
@@ -100,7 +102,7 @@ def folder_of(path: Path) -> Path:
             file.refuse(f"its weights take {need} bytes in {MODELS}, where {free} are free")
         say(f"converting {path.name} for this and later runs: {need / 1e6:.0f} MB in {MODELS}")
         try:
-            gguf_tokenizer.tokenizer_of(file).save(str(folder / "tokenizer.json"))
+            _write(folder / "tokenizer.json", gguf_tokenizer.tokenizer_of(file))
         except Refusal as refusal:
             _write(folder / "tokenizer.json", json.dumps({"refused": str(refusal)}))  # token ids can still be read
         conversion.write_safetensors(folder / "model.safetensors", conversion.tensors_of(file), len(file.tensors))
@@ -126,22 +128,45 @@ def tokens_of(tokenizer: Path, text: Path) -> Path:
 
     def make(folder: Path) -> None:
         import numpy
-        from tokenizers import Tokenizer
 
-        if (start := tokenizer.read_bytes()).startswith(_REFUSED):
-            raise Refusal(json.loads(start)["refused"])
+        encoder = _tokenizer(tokenizer)
         try:
-            content = text.read_text(encoding="utf-8")
+            content = text.read_bytes().decode()
         except UnicodeDecodeError as error:
             raise Refusal(f"text {text} is not UTF-8 at byte {error.start}; token ids need no tokenizer (.npy)") from error
-        try:
-            encoder = Tokenizer.from_file(str(tokenizer))
-        except Exception as error:  # of no type of its own
-            raise Refusal(f"tokenizer {tokenizer}: {error}; a tokenizer.json of the `tokenizers` package is needed") from error
-        say(f"tokenising {text.name}")
-        numpy.save(folder / "tokens.npy", numpy.array(encoder.encode(content).ids, dtype="<u4"))
+        if len(content) > 1 << 20:
+            say(f"tokenising {text.name}")
+        ids = numpy.array(encoder.encode(content).ids, dtype="<u4")
+        # A little is a text's rare characters, much the wrong tokenizer.
+        unknown = encoder.token_to_id(getattr(encoder.model, "unk_token", None) or "")
+        if unknown is not None and 10 * (many := int((ids == unknown).sum())) > len(ids):
+            raise Refusal(f"text {text}: {100 * many // len(ids)} % of it is outside the vocabulary of {tokenizer}; it needs another model")
+        numpy.save(folder / "tokens.npy", ids)
 
     return kept(name, make) / "tokens.npy"
+
+
+def _tokenizer(path: Path) -> Any:
+    from sentence_piece import loaded
+
+    if (content := path.read_bytes()).startswith(_REFUSED):
+        raise Refusal(json.loads(content)["refused"])
+    try:
+        return loaded(content.decode())
+    except Exception as error:  # the package's are of no type of its own
+        raise Refusal(f"tokenizer {path}: {error}; a tokenizer.json of the `tokenizers` package is needed") from error
+
+
+def texts_of(tokenizer: Path, ids: str, length: int, prompt: int) -> str:
+    """What ids say alone, and what those behind say after them: part of a character may be on either side."""
+    import numpy
+
+    decoder = _tokenizer(tokenizer)
+    found = []
+    for text in numpy.fromfile(ids, "<u4").reshape(-1, length).tolist():
+        whole, begins = decoder.decode(text), decoder.decode(text[:prompt])
+        found.append([begins, whole[len(begins.rstrip("\ufffd")) :]])
+    return json.dumps(found)
 
 
 def default_text() -> Path:
@@ -167,11 +192,13 @@ def model_of(name: str) -> Path:
     return folder_of(fetch(name))
 
 
-ACTIONS: dict[str, Callable[..., Path]] = {
+ACTIONS: dict[str, Callable[..., object]] = {
     "folder": model_of,
     "config": lambda path: config_of(Path(path)),
     "text": default_text,
     "tokens": lambda tokenizer, text: tokens_of(Path(tokenizer), Path(text)),
+    "ids": lambda tokenizer, words: json.dumps(_tokenizer(Path(tokenizer)).encode(words).ids),
+    "texts": lambda tokenizer, ids, length, prompt: texts_of(Path(tokenizer), ids, int(length), int(prompt)),
 }
 
 

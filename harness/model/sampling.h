@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "harness/model/decoder.h"
@@ -25,9 +24,5 @@ int next_token(std::span<const float> logits, const Sampling& sampling, int sequ
 // [sequences, samples, length] ids, prompts included. Stops early, with fewer ids, where `stop` says so.
 std::vector<int> continue_prompts(Decoder& model, std::span<const int> prompts, int64_t length,
                                   const Sampling& sampling, const std::function<bool()>& stop);
-
-// The text with U+FFFD in place of bytes that are not UTF-8 and of control characters other than line ends:
-// single byte tokens can make any bytes.
-std::string printable(const std::string& text);
 
 }  // namespace kv::model

@@ -1,6 +1,5 @@
 #include "harness/model/token_ids.h"
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <filesystem>
@@ -11,7 +10,6 @@
 #include "harness/io/mapped_file.h"
 #include "harness/io/model_files.h"
 #include "harness/io/paths.h"
-#include "harness/model/model.h"
 
 static_assert(std::endian::native == std::endian::little, "ids are read as they lie in memory");
 
@@ -78,56 +76,27 @@ int64_t id_at(const Ids& ids, size_t index) {
   return ids.kind == 'i' && ids.bytes == 4 ? static_cast<int32_t>(bits) : static_cast<int64_t>(bits);
 }
 
-std::string read_text(const std::string& path) {
+std::vector<int> read_ids(const std::string& path, const std::string& shown, int vocab_size) {
   const io::MappedFile file(path);
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
-
-// Documents stand between lines `<|endoftext|>`; each begins with BOS, as models are trained on such texts.
-std::vector<int> encode_documents(const Tokenizer& tokenizer, const std::string& text) {
-  const std::string mark = "<|endoftext|>", space = " \n\r\t";
-  if (text.find(mark) == std::string::npos) return tokenizer.encode(text);
-  std::vector<int> ids;
-  for (size_t from = 0; from < text.size();) {
-    const size_t to = std::min(text.find(mark, from), text.size());
-    const std::string document = text.substr(from, to - from);
-    if (const size_t first = document.find_first_not_of(space); first != std::string::npos) {
-      const std::vector<int> more =
-          tokenizer.encode(document.substr(first, document.find_last_not_of(space) - first + 1));
-      ids.insert(ids.end(), more.begin(), more.end());
+  const std::string extension = std::filesystem::path(path).extension();
+  const Ids ids = extension == ".npy" ? npy_ids(file) : raw_ids(file, extension == ".u16" ? 2 : 4);
+  std::vector<int> tokens(ids.data.size() / ids.bytes);
+  if (tokens.empty()) refuse_ids(shown, "it holds no ids");
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const int64_t id = id_at(ids, i);
+    if (id < 0 || id >= vocab_size) {
+      refuse_ids(shown, "id " + std::to_string(id) + " at place " + std::to_string(i) +
+                            " is not in the model's vocabulary, 0 to " + std::to_string(vocab_size - 1));
     }
-    from = to + mark.size();
+    tokens[i] = static_cast<int>(id);
   }
-  return ids;
-}
-
-// A tokenizer without byte pieces makes one id of all that it does not know; a little of that is a text's
-// rare characters, much of it the wrong tokenizer.
-void check_known(const std::vector<int>& ids, const std::string& path) {
-  const auto unknown = static_cast<size_t>(std::count(ids.begin(), ids.end(), Tokenizer::kUnknown));
-  if (10 * unknown <= ids.size()) return;
-  throw std::invalid_argument(
-      "text " + path + ": " + std::to_string(100 * unknown / ids.size()) +
-      " % of it is outside the tokenizer's vocabulary; it needs another tokenizer and model");
+  return tokens;
 }
 
 }  // namespace
 
 std::vector<int> read_token_file(const std::string& path, int vocab_size) {
-  const io::MappedFile file(path);
-  const std::string extension = std::filesystem::path(path).extension();
-  const Ids ids = extension == ".npy" ? npy_ids(file) : raw_ids(file, extension == ".u16" ? 2 : 4);
-  std::vector<int> tokens(ids.data.size() / ids.bytes);
-  if (tokens.empty()) refuse_ids(path, "it holds no ids");
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    const int64_t id = id_at(ids, i);
-    if (id < 0 || id >= vocab_size) {
-      refuse_ids(path, "id " + std::to_string(id) + " at place " + std::to_string(i) +
-                           " is not in the model's vocabulary, 0 to " + std::to_string(vocab_size - 1));
-    }
-    tokens[i] = static_cast<int>(id);
-  }
-  return tokens;
+  return read_ids(path, path, vocab_size);
 }
 
 std::string tokenizer_for(const std::string& model_path, const std::string& given) {
@@ -143,13 +112,10 @@ std::vector<int> read_tokens(const std::string& text_path, const std::string& to
   if (tokenizer_path.empty()) {
     throw std::invalid_argument("text " + text_path +
                                 " needs a tokenizer: tokenizer.json in the model's folder, or one given, as "
-                                "--tokenizer tokenizer.json or llama2.c's tokenizer.bin");
+                                "--tokenizer tokenizer.json");
   }
-  if (std::filesystem::path(tokenizer_path).extension() == ".json")
-    return read_token_file(io::tokens_of_text(tokenizer_path, text_path), vocab_size);
-  const std::vector<int> ids = encode_documents(Tokenizer(tokenizer_path, vocab_size), read_text(text_path));
-  check_known(ids, text_path);
-  return ids;
+  return read_ids(io::tokens_of_text(tokenizer_path, text_path), text_path + " by " + tokenizer_path,
+                  vocab_size);
 }
 
 }  // namespace kv::model

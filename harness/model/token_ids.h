@@ -13,9 +13,8 @@ std::vector<int> read_token_file(const std::string& path, int vocab_size);
 // The path of the tokenizer for a model's text: the one given, else tokenizer.json in the model's folder, else empty.
 std::string tokenizer_for(const std::string& model_path, const std::string& given);
 
-// The ids of a token file, or those that the tokenizer makes of a text: a tokenizer.json of all of it, llama2.c's of the documents
-// that may stand between lines `<|endoftext|>`. Throws std::invalid_argument also if the latter does not know more than a tenth of
-// the text.
+// The ids of a token file, or those that a tokenizer.json makes of a text. Throws std::invalid_argument also if it does not know more
+// than a tenth of the text.
 std::vector<int> read_tokens(const std::string& text_path, const std::string& tokenizer_path, int vocab_size);
 
 }  // namespace kv::model

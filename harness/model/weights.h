@@ -107,10 +107,9 @@ struct ModelWeights {
   void multiply_in_bf16(int64_t memory_bytes);
 };
 
-// A llama2.c legacy (v0) file, or a Hugging Face folder (config.json and .safetensors).
+// A Hugging Face folder (config.json and .safetensors).
 // Throws std::invalid_argument: one line with what is wrong, where, and what would be right; also if the
 // weights take more than memory_bytes.
-ModelWeights load_llama2c(const std::string& path, int64_t memory_bytes);
 ModelWeights load_hugging_face(const std::string& folder, int64_t memory_bytes);
 
 // Throws std::invalid_argument with both numbers if a model's weights do not fit.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <stdexcept>
 
 #include "harness/io/model_files.h"
@@ -67,8 +66,6 @@ class ModelSource : public Source {
                                   " tokens of a text of " + std::to_string(tokens_.size()) + ": skip fewer");
     }
     tokens_.erase(tokens_.begin(), tokens_.begin() + config.text_from);
-    if (!tokenizer_path_.empty() && !tokenizer_path_.ends_with(".json"))
-      tokenizer_.emplace(tokenizer_path_, vocab);
     if (config.products == "bf16") model_.multiply_in_bf16();
     if (config.k_order == "halves") model_.order_in_halves();
     shape_ = shape_of(model_.config());
@@ -76,7 +73,7 @@ class ModelSource : public Source {
 
   const WorkloadShape& shape() const override { return shape_; }
   const model::Model* model() const override { return &model_; }
-  const model::Tokenizer* tokenizer() const override { return tokenizer_ ? &*tokenizer_ : nullptr; }
+  std::string tokenizer() const override { return tokenizer_path_; }
   std::span<const int> text() const override { return tokens_; }
   std::span<const int> ids_of(const std::string& path) const override {
     const auto [found, is_new] = others_.try_emplace(path);
@@ -124,7 +121,6 @@ class ModelSource : public Source {
   model::Model model_;
   std::vector<int> tokens_;
   mutable std::map<std::string, std::vector<int>> others_;  // by path
-  std::optional<model::Tokenizer> tokenizer_;
   WorkloadShape shape_;
 };
 

@@ -26,9 +26,9 @@ class Source {
   // its text.
   virtual std::shared_ptr<const Workload> workload(const LayerSpecs& spec, int64_t tokens,
                                                    int windows = 1) = 0;
-  // For the workload "model": the model, its text's tokenizer if any, and the text's ids.
+  // For the workload "model": the model, the path of its tokenizer or nothing, and the text's ids.
   virtual const model::Model* model() const { return nullptr; }
-  virtual const model::Tokenizer* tokenizer() const { return nullptr; }
+  virtual std::string tokenizer() const { return ""; }
   virtual std::span<const int> text() const { return {}; }
   // The ids of another text file, by the same tokenizer. Throws std::invalid_argument without one.
   virtual std::span<const int> ids_of(const std::string& /*path*/) const { return {}; }

@@ -135,7 +135,7 @@ def test_texts_stand_side_by_side_and_are_marked_where_they_differ(opened):
     assert rows.count() == 2
     cells = [rows.nth(row).locator("td").all_text_contents() for row in range(2)]
     assert "differs never" in cells[0][0] and cells[0][1] == cells[0][2] == " a time <b>there</b>\nwas"
-    assert "differs after 2 tokens" in cells[1][0]
+    assert "differs after 2 tokens: “they & all”, the full cache “<b>there</b> was”" in cells[1][0]
     assert rows.nth(1).locator("mark").all_text_contents() == ["they & all", "<b>there</b>\nwas"]
     assert "…<i>Once</i> upon" in page.locator("details.card summary").first.inner_text()
 

@@ -15,12 +15,15 @@ MODELS = "harness/model/requirements-models.txt"
     (["plan", "--model", "llama-3.1-8b"], False),
     (["logits", "--model", "folder"], True),
     (["run", "bundled.toml", "--set", "workload.model=smollm2-135m"], True),
-    (["run", "bundled.toml"], False),
+    (["run", "bundled.toml"], True),
+    (["run", "no-model.toml"], False),
+    (["reproduce", "004"], True),
     (["run", "configs/packaged.toml"], True),
     (["list"], False),
 ])
 def test_what_reads_models_is_installed_where_one_is_named(machine, arguments, needed, tmp_path):
-    (tmp_path / "bundled.toml").write_text('[workload]\nmodel = "a/model.bin"\ntext = "x"\n')
+    (tmp_path / "bundled.toml").write_text('[workload]\nmodel = "a/model"\ntext = "x"\n')
+    (tmp_path / "no-model.toml").write_text('[model]\nheads = 4\n')
     (machine.project / "configs").mkdir()
     (machine.project / "configs/packaged.toml").write_text('[workload]\nmodel = "smollm2-135m"\n')
     assert machine.run(*arguments, cwd=tmp_path).returncode == 0

@@ -13,8 +13,7 @@
 #include "harness/experiments/quality.h"
 #include "harness/experiments/reading_run.h"
 #include "harness/experiments/written_columns.h"
-#include "harness/io/paths.h"
-#include "harness/io/text.h"
+#include "harness/io/model_files.h"
 #include "harness/math/stats.h"
 #include "harness/measure/prediction_columns.h"
 #include "harness/measure/sample_columns.h"
@@ -99,15 +98,21 @@ class GenerateRun {
       const model::Sampling sampling{.temperature = temperatures[arm],
                                      .seed = point_.config->seed,
                                      .samples = static_cast<int>(point_.experiment->settings[kSamplesKey])};
-      const std::vector<int> full = full_text(sampling);
+      const std::vector<int> full = full_ids(sampling);
       std::vector<Writing> writings;
       for (const measure::PlannedCell& planned : point_.cells) {
         if (planned.arm == arm) writings.push_back({measure::make_cell(point_, planned), sampling});
       }
       write_all(writings);
       if (control_.stop()) return {};
+      const std::vector<io::TextOfTokens> read = texts_of(writings, full);
+      const std::span full_texts = std::span(read).last(static_cast<size_t>(texts()));
+      auto own = read.begin();
       for (Writing& w : writings) {
-        if (measure::runs(*w.cell)) compare(w, full);
+        if (measure::runs(*w.cell)) {
+          compare(w, full, {own, own + texts()}, full_texts);
+          own += texts();
+        }
         rows.push_back(w.cell->result);
       }
     }
@@ -132,7 +137,7 @@ class GenerateRun {
     return model::continue_prompts(model, prompts_, point_.seq_len, sampling, stop);
   }
 
-  std::vector<int> full_text(const model::Sampling& sampling) {
+  std::vector<int> full_ids(const model::Sampling& sampling) {
     memory::Ledger ledger(point_.cache_bytes, point_.context->gpu());
     const auto cache = build_cache(parse_spec("contiguous"), cache_shape(point_, texts()), ledger);
     model::CachedModel model(*point_.source->model(), *cache, point_.batch);
@@ -199,7 +204,32 @@ class GenerateRun {
     if (in_place && !point_.context->gpu()) cell.result[kSamplesSharedBytes] = shared;
   }
 
-  void compare(Writing& w, const std::vector<int>& full) {
+  // What all that ran wrote, [texts()] each, and the full cache at the end. Ids where no tokenizer or no Python reads them.
+  std::vector<io::TextOfTokens> texts_of(const std::vector<Writing>& writings,
+                                         const std::vector<int>& full) const {
+    std::vector<int> ids;
+    for (const Writing& w : writings) {
+      if (measure::runs(*w.cell)) ids.insert(ids.end(), w.ids.begin(), w.ids.end());
+    }
+    ids.insert(ids.end(), full.begin(), full.end());
+    const int64_t length = point_.seq_len, prompt = prompt_tokens(point_);
+    try {
+      if (const std::string tokenizer = point_.source->tokenizer(); !tokenizer.empty())
+        return io::texts_of_tokens(tokenizer, ids, length, prompt);
+    } catch (const std::invalid_argument&) {
+    }
+    std::vector<io::TextOfTokens> texts;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const auto at = static_cast<int64_t>(i) % length;
+      if (at == 0) texts.emplace_back();
+      std::string& text = at < prompt ? texts.back().prompt : texts.back().rest;
+      text.append(text.empty() ? "" : " ").append(std::to_string(ids[i]));
+    }
+    return texts;
+  }
+
+  void compare(Writing& w, const std::vector<int>& full, std::span<const io::TextOfTokens> own,
+               std::span<const io::TextOfTokens> full_texts) {
     const int64_t length = point_.seq_len, prompt = prompt_tokens(point_), written = length - prompt;
     std::vector<double> common;
     std::vector<results::Row> rows;
@@ -215,10 +245,9 @@ class GenerateRun {
       row[kSequence] = s / w.sampling.samples;
       row[kTextSample] = s % w.sampling.samples;
       if (leaves < written) row[kCommonTokens] = static_cast<int64_t>(leaves);
-      // A model may write part of a character; the report reads UTF-8.
-      row[kPrompt] = io::as_utf8(text_of(got.first(static_cast<size_t>(prompt))));
-      row[kText] = io::as_utf8(text_of(got.subspan(static_cast<size_t>(prompt))));
-      row[kFullText] = io::as_utf8(text_of(want.subspan(static_cast<size_t>(prompt))));
+      row[kPrompt] = own[static_cast<size_t>(s)].prompt;
+      row[kText] = own[static_cast<size_t>(s)].rest;
+      row[kFullText] = full_texts[static_cast<size_t>(s)].rest;
       rows.push_back(std::move(row));
     }
     results_.add(kTexts, rows);
@@ -230,15 +259,6 @@ class GenerateRun {
     const auto same = std::count(common.begin(), common.end(), static_cast<double>(written));
     cell[kSameTexts] = static_cast<int64_t>(same);
     cell[results::kVersus] = parse_spec("contiguous").print();
-  }
-
-  // Ids if the text has no tokenizer.
-  std::string text_of(std::span<const int> ids) const {
-    if (const model::Tokenizer* tokenizer = point_.source->tokenizer())
-      return model::printable(tokenizer->decode(ids));
-    std::string text;
-    for (const int id : ids) text.append(text.empty() ? "" : " ").append(std::to_string(id));
-    return text;
   }
 
   const measure::SweepPoint& point_;

@@ -6,7 +6,7 @@ import pytest
 from program import HOME, assert_refused, kvlab, succeeded, table
 
 MODEL = HOME / "configs/models/kvlab-recall-1m"
-ASKED = {"model": MODEL / "kvlab-recall-1m.bin", "tokenizer": MODEL / "tok512.bin", "text": MODEL / "sample.txt", "context": "1K",
+ASKED = {"model": MODEL, "text": MODEL / "sample.txt", "context": "1K",
          "memory": "1MiB", "max-loss": "0.02", "window": 128, "windows": 6}  # fmt: skip
 
 

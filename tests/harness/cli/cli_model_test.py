@@ -1,9 +1,10 @@
 """`kvlab run` on a real model, where there is one."""
 
+import math
 import re
 import struct
 
-from program import DATA, assert_refused, cells_by_key, cells_of, run, unmeasured_cells
+from program import assert_refused, cells_by_key, cells_of, convert, kvlab, run, succeeded, unmeasured_cells
 
 
 def flat(options):
@@ -35,15 +36,24 @@ def test_a_text_shorter_than_the_sweep_is_said(model, config, tmp_path):
         assert row["status"] == "unsupported" and re.fullmatch(r"workload 'model' has only \d+ tokens", row["reason"])
 
 
-def test_a_model_that_lies_is_refused(model, config, tmp_path):
-    whole = model["--model"].read_bytes()
+def test_a_model_that_lies_is_refused(tmp_path):
+    """The model of five vectors of 4, three pieces and a context of 2, and what differs from it."""
+    weights, pieces, folder = tmp_path / "model.bin", tmp_path / "pieces.bin", tmp_path / "folder"
+    header, norm, square, table = (4, 2, 1, 2, 1, 3, 2), 4 * 4, 4 * 16, struct.pack("<4f", 1, math.cos(1), 0, math.sin(1))
+    whole = struct.pack("<7i", *header) + bytes(3 * norm + norm + 3 * square + norm + 3 * 32 + norm) + table
+    tokens = struct.pack("<I", 5) + b"".join(struct.pack("<fi", 0, len(p)) + p for p in (b"<unk>", b"\n<s>\n", b"a"))
+    weights.write_bytes(whole)
+    pieces.write_bytes(tokens)
+    succeeded(convert(weights, pieces, folder))
+    assert_refused(convert(weights, pieces, folder), "is there already")
     absurd = struct.pack("<7i", 1 << 30, 1 << 30, 1 << 30, 1, 1, 1 << 30, 1 << 30)
-    for content in (b"", whole[:20], whole[:-4], whole + b"x", absurd + whole[28:], struct.pack("<7i", *[-1] * 7)):
-        (tmp_path / "bad.bin").write_bytes(content)
-        done = run(config, tmp_path / "out", *flat({**model, "--model": tmp_path / "bad.bin"}))
-        assert_refused(done, "bad.bin")
-    wrong = run(config, tmp_path / "out", *flat({**model, "--tokenizer": DATA / "models" / "tok105.bin"}))
-    assert_refused(wrong, "tok105.bin")
-    swapped = run(config, tmp_path / "out", *flat({**model, "--tokenizer": model["--model"]}))
-    assert_refused(swapped, "stories260K.bin")
-    assert not (tmp_path / "out").exists()
+    odd = struct.pack("<7i", 4, 2, 1, 3, 1, 3, 2)
+    for content in (b"", whole[:20], whole[:-4], whole + b"x", absurd + whole[28:], odd + whole[28:], struct.pack("<7i", *[-1] * 7),
+                    whole[:-4] + struct.pack("<f", 0.5)):  # fmt: skip
+        weights.write_bytes(content)
+        assert_refused(convert(weights, pieces, tmp_path / "bad"), "model.bin", out=tmp_path / "bad")
+    weights.write_bytes(whole)
+    for content in (b"", tokens[:-1], tokens + b"x", tokens[:4] + struct.pack("<f", math.nan) + tokens[8:]):
+        pieces.write_bytes(content)
+        assert_refused(convert(weights, pieces, tmp_path / "bad"), "pieces.bin", out=tmp_path / "bad")
+    assert_refused(kvlab("logits", "--model", weights, "--text", "README.md", "--out", tmp_path / "bad"), "kvlab models convert")

@@ -158,9 +158,21 @@ def test_a_search_without_a_hit_is_one_line(words, message):
 MODEL = HOME / "configs/models/kvlab-recall-1m"
 
 
+@pytest.mark.parametrize(("codec", "verdict"), [("f16", "reproduced"), ("token(bits=4)", "differs in this replica")])
+def test_a_broken_text_is_not_coherent(codec, verdict, tmp_path):
+    """Four bits choose the full cache's token in most predictions, and yet another text."""
+    source = (HOME / "configs/claims/004-long-context.toml").read_text()
+    broken = tmp_path / "004-long-context.toml"
+    broken.write_text(source.replace('variants = ["contiguous/f16"] }\n[run.text', f'variants = ["contiguous/{codec}"] }}\n[run.text')
+                      .replace('run = "text", variant = "contiguous/f16"', f'run = "text", variant = "contiguous/{codec}"'))  # fmt: skip
+    succeeded(reproduce(f"{broken}/test-plan", "--quick", "--out", tmp_path / "out"))
+    (row,) = (row for row in table(tmp_path / "out/claims.csv") if row["figure"] == "Fp16KvCache_CoherentOutput")
+    assert row["verdict"] == verdict, row
+
+
 def test_a_model_of_ones_own_takes_the_place_of_the_claims(tmp_path):
     out = tmp_path / "out"
-    named = ["--model", MODEL / "kvlab-recall-1m.bin", "--tokenizer", MODEL / "tok512.bin", "--text", MODEL / "stream.txt"]
+    named = ["--model", MODEL, "--text", MODEL / "stream.txt"]
     done = succeeded(reproduce("003/int8", "--out", out, "--no-plots", *named))
     assert "int8 deviates by about 0.5 %" in done.stdout
     (env,) = out.glob("runs/003-tract-in-place-real_bits/env.json")

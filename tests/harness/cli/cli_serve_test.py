@@ -12,8 +12,7 @@ CONFIG_TEXT = f"""
 experiment = "serve"
 threads = 1
 [workload]
-model = "{MODEL}/kvlab-recall-1m.bin"
-tokenizer = "{MODEL}/tok512.bin"
+model = "{MODEL}"
 text = "{MODEL}/sample.txt"
 [measure]
 repetitions = 1

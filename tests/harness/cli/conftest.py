@@ -4,7 +4,7 @@ import shutil
 import time
 
 import pytest
-from program import CONFIG, DATA, run, succeeded
+from program import CONFIG, DATA, convert, run, succeeded
 
 
 @pytest.fixture(scope="session")
@@ -45,8 +45,9 @@ def copy(results, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def model():
+def model(tmp_path_factory):
     if not (DATA / "models" / "stories260K.bin").exists():
         pytest.skip(f"no models in {DATA}; KVLAB_DATA names another folder")
-    return {"--model": DATA / "models" / "stories260K.bin", "--tokenizer": DATA / "models" / "tok512.bin",
-            "--text": DATA / "text" / "tinystories_valid_sample.txt"}
+    folder = tmp_path_factory.mktemp("models") / "stories260K"
+    succeeded(convert(DATA / "models" / "stories260K.bin", DATA / "models" / "tok512.bin", folder))
+    return {"--model": folder, "--text": DATA / "text" / "tinystories_valid_sample.txt"}

@@ -66,6 +66,12 @@ def run(config, out, *args, **options):
     return kvlab("run", config, "--out", out, "--no-plots", *args, **options)
 
 
+def convert(model, tokenizer, folder):
+    """Makes a folder of a llama2.c model."""
+    command = [HOME / ".venv/bin/python", HOME / "harness/model/model_packages.py", "convert", model, tokenizer, folder]
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, env=ENV)
+
+
 def start(config, out, *args, **options):
     """A run in the background."""
     command = [PROGRAM, "run", config, "--out", out, "--no-plots", *words(args)]

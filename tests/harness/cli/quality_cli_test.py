@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from program import DATA, HOME, assert_refused, by_variant, cut_lines, kvlab, results_of, succeeded, table
+from program import ENV, HOME, assert_refused, by_variant, cut_lines, kvlab, results_of, succeeded, table
 from program import run as run_config
 
 CONFIG = HOME / "configs" / "quality.toml"
@@ -137,7 +137,9 @@ def test_texts_are_the_same_up_to_where_they_leave(results):
     cells = {row["cell"]: row for row in rows_of(results, "generate")}
     texts = table(results / "texts.csv")
     assert len(cells) == 5 * 2 and len(texts) == 5 * 2 * 2
+    said = (MODEL / "sample.txt").read_text()
     for row in texts:
+        assert len(row["prompt"]) > 25 and row["prompt"].strip() in said
         if row["common_tokens"] == "":
             assert row["text"] == row["full_text"]
         else:
@@ -294,11 +296,13 @@ def test_what_the_model_cannot_do_is_refused_before_anything_is_written(tmp_path
 
 
 def test_another_model_needs_its_own_tokenizer(tmp_path):
-    assert_refused(run(tmp_path / "out", "--model", MODEL / "kvlab-recall-1m.bin"), "needs a tokenizer")
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).symlink_to(MODEL / name)
+    assert_refused(run(tmp_path / "out", "--model", tmp_path), "needs a tokenizer")
 
 
 def test_the_config_of_a_real_model_takes_another_one():
-    listed = kvlab("run", HOME / "configs/real.toml", "--model", MODEL / "kvlab-recall-1m.bin", "--tokenizer", MODEL / "tok512.bin",
+    listed = kvlab("run", HOME / "configs/real.toml", "--model", MODEL,
                    "--text", MODEL / "sample.txt", "--list-shards", 1)  # fmt: skip
     assert "quality model b8 s512" in succeeded(listed).stdout
 
@@ -307,29 +311,41 @@ def test_without_a_text_pythons_documentation_is_read(tmp_path):
     from pydoc_data.topics import topics
 
     out = tmp_path / "out"
-    cells_of(out, "--model", MODEL / "kvlab-recall-1m.bin", "--tokenizer", MODEL / "tok512.bin", experiment='"quality"')
+    cells_of(out, "--model", MODEL, experiment='"quality"')
     text = json.loads((out / "env.json").read_text())["text"]
     assert text["name"] == "pydoc_topics.txt" and len(text["hash"]) == 16
-    (read,) = (HOME / ".models").glob("*-text-1/pydoc_topics.txt")
+    read = max((HOME / ".models").glob("*-text-*/pydoc_topics.txt"), key=lambda path: path.stat().st_mtime)
     assert all(topic.strip() in read.read_text() for topic in topics.values())
 
 
-@pytest.mark.skipif(not DATA.exists(), reason=f"no models in {DATA} (set KVLAB_DATA)")
-@pytest.mark.parametrize("tokenizer, text, parts", [
-    ("tok512.bin", "tinystories_1000.txt", ["tok512.bin", "105"]),
-    ("tok105.bin", None, ["outside the tokenizer's vocabulary"]),
-])
-def test_the_wrong_tokenizer_is_refused(tmp_path, tokenizer, text, parts):
-    if text is None:
-        (tmp_path / "greek.txt").write_text("Μῆνιν ἄειδε θεὰ Πηληϊάδεω Ἀχιλῆος " * 100)
-    path = DATA / "text" / text if text else tmp_path / "greek.txt"
-    model = ("--model", DATA / "models/babyllama105.bin", "--tokenizer", DATA / "models" / tokenizer, "--text", path)
-    assert_refused(run(tmp_path / "out", *model), *parts)
+def test_without_python_ids_are_read_and_text_is_refused(tmp_path):
+    for name in ("harness", "configs"):
+        (tmp_path / name).symlink_to(HOME / name)
+    (tmp_path / "ids.u16").write_bytes(bytes([7, 1]) * 100)
+    bare = {"env": {**ENV, "KVLAB_HOME": str(tmp_path)}}
+    few = {**SMALL, "experiment": "generate"}
+    succeeded(run_config(CONFIG, tmp_path / "out", {**few, "workload.text": tmp_path / "ids.u16"}, **bare))
+    assert {row["prompt"] for row in table(tmp_path / "out/texts.csv")} == {" ".join(["263"] * 20)}
+    for done in (run_config(CONFIG, tmp_path / "refused", few, **bare), kvlab("sample", "--model", MODEL, **bare)):
+        assert_refused(done, "needs the Python environment .venv in", "which ./kvlab makes", out=tmp_path / "refused")
+
+
+def test_the_wrong_tokenizer_is_refused(tmp_path):
+    content = json.loads((MODEL / "tokenizer.json").read_text())
+    content["model"]["vocab"]["<0x00>"] = 600
+    (tmp_path / "more.json").write_text(json.dumps(content))
+    (tmp_path / "zeros.txt").write_bytes(b"a\0b")
+    of = ("--model", MODEL, "--tokenizer", tmp_path / "more.json", "--text")
+    assert_refused(run(tmp_path / "out", *of, tmp_path / "zeros.txt"), "zeros.txt by", "more.json: id 600 at place", "vocabulary, 0 to 511")
+    content["model"]["byte_fallback"] = False
+    (tmp_path / "more.json").write_text(json.dumps(content))
+    (tmp_path / "greek.txt").write_text("Μῆνιν ἄειδε θεὰ Πηληϊάδεω Ἀχιλῆος " * 100)
+    assert_refused(run(tmp_path / "out", *of, tmp_path / "greek.txt"), "is outside the vocabulary of")
 
 
 def test_sample_is_the_same_again_and_refuses_what_is_too_long():
     folder = HOME / "configs/models/kvlab-recall-1m"
-    args = ["sample", "--model", folder / "kvlab-recall-1m.bin", "--tokenizer", folder / "tok512.bin"]
+    args = ["sample", "--model", folder]
     first, again = (kvlab(*args, "--tokens", 20, "--documents", 2, "--seed", 3).stdout for _ in range(2))
     assert first == again and first.count("\n<|endoftext|>\n") == 2
     assert first != kvlab(*args, "--tokens", 20, "--documents", 2, "--seed", 4).stdout

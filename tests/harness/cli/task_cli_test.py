@@ -8,8 +8,7 @@ CONFIG = f"""
 title = "tiny"
 experiment = "task"
 [workload]
-model = "{FOLDER}/kvlab-recall-1m.bin"
-tokenizer = "{FOLDER}/tok512.bin"
+model = "{FOLDER}"
 text = "{FOLDER}/stream.txt"
 [task]
 task = "copy"

@@ -5,7 +5,7 @@
 #include "harness/measure/chunk_replay.h"
 #include "harness/measure/prediction_columns.h"
 #include "harness/results/cell_columns.h"
-#include "tests/harness/model/model_support.h"
+#include "tests/harness/model/tiny_hugging_face.h"
 #include "variants/cache/compatibility.h"
 
 namespace kv {
@@ -14,9 +14,7 @@ namespace {
 // Keys of equal norms and codes next to a border: where rounding of K decides, losses part, and the cache is
 // right.
 TEST(Chunks, AnswerAsTheirTokensDoWhateverTheModelRounds) {
-  const test::TinyModel tiny{
-      .dim = 32, .hidden = 20, .layers = 2, .q_heads = 4, .kv_heads = 2, .vocab = 40, .seq_len = 120};
-  const test::TempFile file(tiny.bytes());
+  const test::TinyModel file({.dim = 32, .vocab = 40, .seq_len = 120});
   const model::Model model(file.path());
   std::vector<int> ids(201);
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int>(i * i % 37);

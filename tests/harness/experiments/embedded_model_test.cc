@@ -6,6 +6,7 @@
 #include "harness/experiments/sample_documents.h"
 #include "harness/measure/prediction_columns.h"
 #include "harness/model/sampling.h"
+#include "harness/model/token_ids.h"
 #include "tests/harness/math/numpy_random.h"
 #include "tests/harness/model/model_support.h"
 
@@ -18,10 +19,8 @@ std::vector<LayerSpecs> parsed(std::initializer_list<const char*> texts) {
   return out;
 }
 
-// The model of configs/quality.toml.
-std::string embedded(const std::string& name) {
-  return std::string(KVLAB_SOURCE_DIR) + "/configs/models/kvlab-recall-1m/" + name;
-}
+// The folder of the model of configs/quality.toml.
+const std::string kFolder = KVLAB_SOURCE_DIR "/configs/models/kvlab-recall-1m/";
 
 class EmbeddedModel : public testing::Test {
  protected:
@@ -30,28 +29,27 @@ class EmbeddedModel : public testing::Test {
     GTEST_SKIP() << "too slow in a debug build";
 #endif
   }
-  model::Model model_{embedded("kvlab-recall-1m.bin")};
+  model::Model model_{kFolder};
 };
 
 // The README of the model's folder has the command.
 TEST_F(EmbeddedModel, WritesItsSampleAgain) {
   const std::string text =
-      experiments::sample_documents({.model = embedded("kvlab-recall-1m.bin"),
-                                     .tokenizer = embedded("tok512.bin"),
+      experiments::sample_documents({.model = kFolder,
+                                     .tokenizer = "",
                                      .prompt = "There was once a king who had three sons.",
                                      .documents = 10,
                                      .tokens = 100,
                                      .temperature = 0.8,
                                      .seed = 5});
   const std::string beginning = text.substr(0, text.find("\n<|endoftext|>")),
-                    whole = test::read_all(embedded("sample.txt"));
+                    whole = test::read_all(kFolder + "sample.txt");
   EXPECT_GT(beginning.size(), 150u);
   EXPECT_EQ(beginning, whole.substr(0, beginning.size()));
 }
 
 std::vector<int> sample_ids() {
-  const std::string whole = test::read_all(embedded("sample.txt"));
-  return model::Tokenizer(embedded("tok512.bin"), 512).encode(whole.substr(0, whole.find("<|endoftext|>")));
+  return model::read_tokens(kFolder + "sample.txt", kFolder + "tokenizer.json", 512);
 }
 
 measure::PredictionSummary summary(const std::vector<measure::Prediction>& predictions,

@@ -7,6 +7,7 @@
 
 #include "harness/experiments/reading_run.h"
 #include "harness/experiments/recall/passages.h"
+#include "harness/io/model_files.h"
 #include "harness/model/sampling.h"
 #include "harness/model/token_ids.h"
 #include "kernels/encode.h"
@@ -32,10 +33,10 @@ class QualityData : public testing::Test {
 struct Real {
   model::Model model;
   std::vector<int> stories;
-  Real(const std::string& weights, const std::string& tokenizer, size_t count)
-      : model(data_path("models/" + weights)) {
+  Real(const std::string& name, size_t count) : model(test::converted(name)) {
     const test::TempFile some(first_stories(count));
-    stories = model::read_tokens(some.path(), data_path("models/" + tokenizer), model.config().vocab_size);
+    stories =
+        model::read_tokens(some.path(), test::converted(name) + "/tokenizer.json", model.config().vocab_size);
   }
 
   static std::string first_stories(size_t count) {
@@ -45,8 +46,8 @@ struct Real {
     return all.substr(0, end);
   }
 };
-Real stories260k(size_t count) { return {"stories260K.bin", "tok512.bin", count}; }
-Real babyllama105(size_t count) { return {"babyllama105.bin", "tok105.bin", count}; }
+Real stories260k(size_t count) { return {"stories260K", count}; }
+Real babyllama105(size_t count) { return {"babyllama105", count}; }
 
 double mean_loss(const std::vector<measure::Prediction>& predictions) {
   double sum = 0;
@@ -79,7 +80,7 @@ TEST_F(QualityData, PerplexityOfPackedStories) {
 }
 
 TEST_F(QualityData, WindowsOnBooks) {
-  const model::Model model(data_path("models/kvlab-recall-1m.bin"));
+  const model::Model model(KVLAB_SOURCE_DIR "/configs/models/kvlab-recall-1m");
   const auto grimm = model::read_token_file(data_path("text/grimms_fairy_tales.tok512.u16"), 512),
              alice = model::read_token_file(data_path("text/alice_in_wonderland.tok512.u16"), 512);
   const auto read = [&](std::span<const int> ids, const measure::StepSchedule& schedule) {
@@ -96,18 +97,18 @@ TEST_F(QualityData, WindowsOnBooks) {
 }
 
 TEST_F(QualityData, Stories260kTellsTheReferenceStory) {
-  const model::Model model(data_path("models/stories260K.bin"));
-  const model::Tokenizer tokenizer(data_path("models/tok512.bin"), 512);
+  const std::string folder = test::converted("stories260K");
+  const model::Model model(folder);
   for (const char* spec : {"contiguous", "paged(order=shuffled)", "contiguous/f16"}) {
     memory::Ledger ledger;
     const auto cache = build_cache(parse_spec(spec), cache_shape(model.config(), 1, 201), ledger);
     model::CachedModel writer(model, *cache, 1);
-    const std::vector<int> bos = {model::Tokenizer::kBos};
+    const std::vector<int> bos = {1};
     const std::vector<int> ids =
         model::continue_prompts(writer, bos, 201, {.temperature = 0}, [] { return false; });
     // llama2.c, test_all.py: the text of 200 steps at temperature 0.
     EXPECT_EQ(
-        tokenizer.decode(ids),
+        io::texts_of_tokens(folder + "/tokenizer.json", ids, 201, 0)[0].rest,
         "Once upon a time, there was a little girl named Lily. She loved to play outside in the park. One "
         "day, "
         "she saw a big, red ball. She wanted to play with it, but it was too high.\nLily's mom said, \"Lily, "

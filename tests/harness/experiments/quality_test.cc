@@ -10,7 +10,7 @@
 #include "harness/model/sampling.h"
 #include "harness/model/step_parts.h"
 #include "tests/harness/math/numpy_random.h"
-#include "tests/harness/model/model_support.h"
+#include "tests/harness/model/tiny_hugging_face.h"
 
 namespace kv {
 namespace {
@@ -104,11 +104,6 @@ TEST(Predictions, ARepeatIsWhereItShouldBe) {
 
 class TinyReading : public testing::Test {
  protected:
-  static TinyModel tiny() {
-    return {.dim = 32, .hidden = 20, .layers = 2, .q_heads = 4, .kv_heads = 2, .vocab = 40, .seq_len = 120};
-  }
-  TinyReading() : file_(tiny().bytes()), model_(file_.path()) {}
-
   measure::Passages passages(int sequences, int64_t length) const {
     return experiments::text_windows(some_ids(static_cast<size_t>(sequences * length + 1), 40), sequences,
                                      length);
@@ -119,8 +114,8 @@ class TinyReading : public testing::Test {
     return measure::read_specs(model_, p, schedule, specs(texts));
   }
 
-  TempFile file_;
-  model::Model model_;
+  const TinyModel file_{{.dim = 32, .vocab = 40, .seq_len = 120}};
+  const model::Model model_{file_.path()};
 };
 
 TEST_F(TinyReading, TheFullF32CacheIsTheModelItself) {
@@ -352,17 +347,6 @@ TEST(Sampling, DependsOnSeedSequenceAndPosition) {
   EXPECT_NE(draw(1, 2, 3), draw(2, 2, 3));
   EXPECT_NE(draw(1, 2, 3), draw(1, 3, 3));
   EXPECT_NE(draw(1, 2, 3), draw(1, 2, 4));
-}
-
-TEST(Sampling, TextIsPrintable) {
-  EXPECT_EQ(model::printable("a\n\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"),
-            "a\n\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
-  const std::string mark = "\xef\xbf\xbd";
-  EXPECT_EQ(model::printable(std::string("\x00x", 2)), mark + "x");
-  EXPECT_EQ(model::printable("\xc3"), mark);
-  EXPECT_EQ(model::printable("\xc0\xaf"), mark + mark) << "overlong";
-  EXPECT_EQ(model::printable("\xed\xa0\x80"), mark + mark + mark) << "a surrogate";
-  EXPECT_EQ(model::printable("\x1b[0m"), mark + "[0m");
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include "harness/experiments/serve/check.h"
 #include "harness/math/random.h"
-#include "tests/harness/model/model_support.h"
+#include "tests/harness/model/tiny_hugging_face.h"
 
 namespace kv::experiments {
 namespace {
@@ -14,8 +14,7 @@ namespace {
 constexpr int64_t kContext = 160;
 
 const model::Model& tiny_server() {
-  static const test::TempFile file(
-      test::TinyModel{.dim = 128, .hidden = 64, .vocab = 96, .seq_len = kContext}.bytes());
+  static const test::TinyModel file({.dim = 128, .hidden = 64, .vocab = 96, .seq_len = kContext});
   static const model::Model model(file.path());
   return model;
 }

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/model/cached_model.h"
-#include "tests/harness/model/model_support.h"
+#include "tests/harness/model/tiny_hugging_face.h"
 
 namespace kv::experiments {
 namespace {
@@ -12,8 +12,7 @@ namespace {
 constexpr int64_t kWindow = 160, kTokens = 48;
 
 const model::Model& tiny() {
-  static const test::TempFile file(
-      test::TinyModel{.dim = 128, .hidden = 64, .vocab = 96, .seq_len = kWindow}.bytes());
+  static const test::TinyModel file({.dim = 128, .hidden = 64, .vocab = 96, .seq_len = kWindow});
   static const model::Model model(file.path());
   return model;
 }

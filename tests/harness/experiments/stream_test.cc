@@ -7,14 +7,12 @@
 #include "harness/measure/prediction.h"
 #include "harness/memory/ledger.h"
 #include "harness/model/cached_model.h"
-#include "tests/harness/model/model_support.h"
 #include "tests/harness/model/tiny_hugging_face.h"
 #include "variants/cache/cache.h"
 
 namespace kv {
 namespace {
 
-using test::TempFile;
 using test::TinyModel;
 
 class Stream : public testing::Test {
@@ -61,8 +59,7 @@ class Stream : public testing::Test {
 
   // One layer: what a row holds then depends on its own token alone, so a window that a cache keeps and one
   // that is read anew say the same.
-  const TempFile file_{
-      TinyModel{.dim = 32, .layers = 1, .q_heads = 4, .kv_heads = 2, .vocab = 40, .seq_len = 30}.bytes()};
+  const TinyModel file_{{.dim = 32, .layers = 1, .vocab = 40, .seq_len = 30}};
   const model::Model model_{file_.path()};
   std::vector<int> ids_;
 };

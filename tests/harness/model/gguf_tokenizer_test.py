@@ -10,15 +10,20 @@ import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy
 import pytest
 import sentencepiece
 from gguf import GGUFWriter
 from gguf_models import byte_vocabulary
+from tokenizers import Tokenizer, models
 
 HOME = Path(os.environ["KVLAB_HOME"])
 sys.path.insert(0, str(HOME / "harness" / "model"))
+import model_files  # noqa: E402
 from gguf_file import GgufFile  # noqa: E402
 from gguf_tokenizer import tokenizer_of  # noqa: E402
+from refusal import Refusal  # noqa: E402
+from sentence_piece import loaded  # noqa: E402
 
 SMOLLM2 = HOME / ".models" / "smollm2-135m" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 # Latin, Greek, Cyrillic, Hebrew, Arabic, Devanagari, Thai, Hangul, kana, Chinese, symbols, emoji.
@@ -138,7 +143,7 @@ def write_tokenizer(path: Path, kind: str, tokens: list[str], **lists: list) -> 
 def test_byte_level_bpe(pre: str, apart: bool, tmp_path: Path) -> None:
     merges = trained_merges()
     tokens = list(dict.fromkeys([*byte_vocabulary()[:256], *(merge.replace(" ", "") for merge in merges)]))
-    ours = tokenizer_of(write_tokenizer(tmp_path / "bpe.gguf", "gpt2", tokens, tokenizer_pre=pre, token_merges=merges))
+    ours = loaded(tokenizer_of(write_tokenizer(tmp_path / "bpe.gguf", "gpt2", tokens, tokenizer_pre=pre, token_merges=merges)))
     definition = ByteLevelBpe(tokens, merges)
     for line in lines(2000):
         ids = ours.encode(line).ids
@@ -157,10 +162,10 @@ def test_sentence_piece(prefix: bool, tmp_path: Path) -> None:
     reference = sentencepiece.SentencePieceProcessor(model_proto=trained.getvalue())
     numbers = range(reference.get_piece_size())
     types = [2 if reference.is_unknown(i) else 3 if reference.is_control(i) else 6 if reference.is_byte(i) else 1 for i in numbers]
-    ours = tokenizer_of(write_tokenizer(
+    ours = loaded(tokenizer_of(write_tokenizer(
         tmp_path / "pieces.gguf", "llama", [reference.id_to_piece(i) for i in numbers], token_types=types,
         token_scores=[reference.get_score(i) for i in numbers], add_space_prefix=prefix, add_bos_token=False,
-    ))  # fmt: skip
+    )))  # fmt: skip
     for line in lines(10000):
         ids = ours.encode(line).ids
         assert ids == reference.encode(line), line
@@ -170,6 +175,44 @@ def test_sentence_piece(prefix: bool, tmp_path: Path) -> None:
 @pytest.mark.skipif(not SMOLLM2.exists(), reason="no models: ./kvlab models fetch smollm2-135m")
 def test_smollm2_reads_as_its_merges_say() -> None:
     file = GgufFile(SMOLLM2)
-    ours, definition = tokenizer_of(file), ByteLevelBpe(file.get("tokenizer.ggml.tokens", list), file.get("tokenizer.ggml.merges", list))
+    ours, definition = loaded(tokenizer_of(file)), ByteLevelBpe(file.get("tokenizer.ggml.tokens", list), file.get("tokenizer.ggml.merges", list))
     for line in lines(10000):
         assert ours.encode(line).ids == definition.encode(line, apart=True), line
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_equal_scores_the_leftmost_is_merged(seed: int, tmp_path: Path) -> None:
+    """Runs of spaces, which are made in several ways, and pieces that have a score in common."""
+    rng = random.Random(seed)
+    runs = ["▁" * count for count in range(1, 17)] + ["ab", "ba", "aba", "▁a", *"ab"]
+    scores = {run: -float(rng.randrange(1, 12)) for run in runs}
+    file = write_tokenizer(
+        tmp_path / "ties.gguf", "llama", ["<unk>", "<s>", *runs], token_types=[2, 3] + [1] * len(runs),
+        token_scores=[0.0, 0.0, *scores.values()], add_space_prefix=False, add_bos_token=False,
+    )  # fmt: skip
+    ours = loaded(tokenizer_of(file))
+    for text in [*(" " * count for count in range(1, 60)), *("".join(rng.choices("ab ", k=30)) for _ in range(50))]:
+        parts = [*text.replace(" ", "▁")]
+        while ranked := [(-scores[a + b], at) for at, (a, b) in enumerate(zip(parts, parts[1:])) if a + b in scores]:
+            at = min(ranked)[1]
+            parts[at : at + 2] = ["".join(parts[at : at + 2])]
+        assert ours.encode(text).tokens == parts, text
+
+
+@pytest.mark.parametrize("lists", [{}, {"tokenizer_pre": "default"}])
+def test_a_pre_tokenizer_that_is_not_stated_is_not_guessed(lists: dict, tmp_path: Path) -> None:
+    file = write_tokenizer(tmp_path / "old.gguf", "gpt2", byte_vocabulary(), token_merges=["t h"], **lists)
+    with pytest.raises(Refusal, match=r"'tokenizer.ggml.pre'\), and GPT-2's way is a guess: give the model's own tokenizer.json"):
+        tokenizer_of(file)
+
+
+def test_texts_are_whole_and_their_bytes_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Truncation and padding that a tokenizer.json was saved with are for training, and line ends are the file's."""
+    monkeypatch.setattr(model_files, "MODELS", tmp_path / ".models")
+    letters = [*map(chr, range(97, 123)), "\r", "\n"]
+    tokenizer = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(letters)}, merges=[]))
+    (tmp_path / "text.txt").write_bytes(b"abc\r\n" * 12)
+    for change in (lambda: None, lambda: tokenizer.enable_truncation(16), lambda: tokenizer.enable_padding(length=96, pad_id=25)):
+        change()
+        tokenizer.save(str(tmp_path / "tokenizer.json"))
+        assert numpy.load(model_files.tokens_of(tmp_path / "tokenizer.json", tmp_path / "text.txt")).tolist() == [0, 1, 2, 26, 27] * 12

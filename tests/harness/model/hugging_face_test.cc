@@ -289,6 +289,27 @@ TEST(HuggingFaceFolder, PositionsBeyondTheContextAreRefusedUnlessAskedFor) {
   for (size_t i = 0; i < near.size(); ++i) EXPECT_NEAR(near[i], far[i], 1e-3);
 }
 
+TEST(HuggingFaceFolder, StepsThatAreNotPossibleAreRefusedBeforeAttentionRuns) {
+  const TempFolder folder;
+  TinyHuggingFace().write(folder.path());
+  const model::Model model(folder.path().string());
+  const model::Model::Attention never = [](auto&&...) { FAIL() << "attention ran"; };
+  const auto refused = [&](std::vector<int> ids, int64_t first) {
+    return refusal([&] { model.forward(ids, first, never); });
+  };
+  EXPECT_TRUE(contains(refused({1, 1}, 39), "positions 39 to 40 asked for, its rotary table has 0 to 39"));
+  EXPECT_TRUE(contains(refused({1}, -1), "positions -1 to -1"));
+  EXPECT_TRUE(contains(refused({1, 13}, 0), "token id 13 is not in its vocabulary, 0 to 12"));
+  EXPECT_TRUE(contains(refused({-1}, 0), "token id -1"));
+  EXPECT_TRUE(model.forward({}, 40, never).empty());
+}
+
+TEST(HuggingFaceFolder, WhatIsNoneIsRefused) {
+  EXPECT_TRUE(contains(refusal([] { model::Model("stories.bin"); }), "models convert MODEL.bin"));
+  EXPECT_TRUE(contains(refusal([] { model::Model{KVLAB_SOURCE_DIR "/tests"}; }),
+                       "tests/config.json; a Hugging Face config.json is needed"));
+}
+
 TEST(HuggingFaceFolder, ForTheCacheNothingIsTurned) {
   const TempFolder folder;
   TinyHuggingFace().write(folder.path());

@@ -1,4 +1,4 @@
-// Helpers of the tests of models: the real data if it is there, small files of their own, and refusals.
+// Helpers of the tests of models: the real data if it is there, and refusals.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/io/python.h"
 #include "harness/model/model.h"
 #include "tests/message_of.h"
 #include "tests/temp.h"
@@ -34,6 +35,21 @@ inline bool data_is_absent() { return !std::filesystem::exists(data_folder() + "
 inline std::string why_skipped() { return "no models in " + data_folder() + " (set KVLAB_DATA)"; }
 
 inline std::string data_path(const std::string& name) { return data_folder() + "/" + name; }
+
+// The folder that `kvlab models convert` makes of a llama2.c model of the data folder, with the tokenizer that it was trained with.
+inline std::string converted(const std::string& model) {
+  static const TempFolder folder;
+  const std::filesystem::path to = folder / model;
+  const std::string pieces = model == "babyllama105" ? "tok105" : "tok512";
+  std::string said = "there is no .venv, which ./kvlab makes";
+  if (!std::filesystem::exists(to) &&
+      (io::project_python().empty() || io::run_python("harness/model/model_packages.py",
+                                                      {"convert", data_path("models/" + model + ".bin"),
+                                                       data_path("models/" + pieces + ".bin"), to.string()},
+                                                      &said) != 0))
+    throw std::runtime_error("cannot convert " + model + ": " + said);
+  return to.string();
+}
 
 inline std::string read_all(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -69,49 +85,5 @@ double largest_difference(const std::vector<float>& got, const std::vector<Want>
     worst = std::max(worst, std::abs(double{got[i]} - double{want[i]}));
   return worst;
 }
-
-// A llama2.c v0 model with random weights. `vocab` < 0 writes a classifier of its own.
-struct TinyModel {
-  int32_t dim = 16, hidden = 20, layers = 2, q_heads = 4, kv_heads = 2, vocab = 11, seq_len = 9;
-
-  int head_dim() const { return dim / q_heads; }
-  int kv_dim() const { return kv_heads * head_dim(); }
-  int vocab_size() const { return std::abs(vocab); }
-
-  // All f32 values, in the order of the file.
-  std::vector<float> values() const {
-    std::mt19937 bits(7);
-    std::vector<float> out;
-    const auto add = [&](int n, float centre, float spread) {
-      for (int i = 0; i < n; ++i)
-        out.push_back(centre + spread * (static_cast<float>(bits()) / 2147483648.0f - 1.0f));
-    };
-    add(vocab_size() * dim, 0, 1);
-    add(layers * dim, 1, 0.5f);                          // rms_att
-    add(layers * 2 * (dim + kv_dim()) * dim, 0, 0.25f);  // wq, wk, wv, wo
-    add(layers * dim, 1, 0.5f);                          // rms_ffn
-    add(layers * 3 * hidden * dim, 0, 0.25f);            // w1, w2, w3
-    add(dim, 1, 0.5f);                                   // rms_final
-    for (const bool sine : {false, true}) {
-      for (int t = 0; t < seq_len; ++t) {
-        for (int i = 0; i < head_dim() / 2; ++i) {
-          const double angle = t * std::pow(10000.0, -2.0 * i / head_dim());
-          out.push_back(static_cast<float>(sine ? std::sin(angle) : std::cos(angle)));
-        }
-      }
-    }
-    if (vocab < 0) add(vocab_size() * dim, 0, 1);
-    return out;
-  }
-
-  std::string bytes() const {
-    const std::array<int32_t, 7> header = {dim, hidden, layers, q_heads, kv_heads, vocab, seq_len};
-    const std::vector<float> all = values();
-    std::string out;
-    append_raw(out, header.data(), header.size());
-    append_raw(out, all.data(), all.size());
-    return out;
-  }
-};
 
 }  // namespace kv::test

@@ -5,7 +5,7 @@
 
 #include "harness/memory/ledger.h"
 #include "harness/model/cached_model.h"
-#include "tests/harness/model/model_support.h"
+#include "tests/harness/model/tiny_hugging_face.h"
 #include "tests/temp.h"
 
 namespace kv {
@@ -21,8 +21,7 @@ constexpr int64_t kLeastRows = 16;
 constexpr double kRounding = 1e-5;
 
 const model::Model& ragged_model() {
-  static const test::TempFile file(
-      test::TinyModel{.dim = 128, .hidden = 64, .vocab = kVocab, .seq_len = kMostTokens}.bytes());
+  static const test::TinyModel file({.dim = 128, .hidden = 64, .vocab = kVocab, .seq_len = kMostTokens});
   static const model::Model model(file.path());
   return model;
 }

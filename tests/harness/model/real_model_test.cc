@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "harness/model/token_ids.h"
 #include "tests/harness/math/numpy_random.h"
 #include "tests/harness/model/model_support.h"
 
@@ -11,6 +12,8 @@ namespace kv {
 namespace {
 
 using test::data_path;
+
+constexpr int kBos = 1;
 
 // Sum of -ln p(id[i + 1] | id[0 … i]) over the ids from `first_target` on, and how many they are.
 struct Loss {
@@ -43,28 +46,13 @@ Loss window_loss(const model::Model& model, std::span<const int> ids, size_t mos
   return loss;
 }
 
-// The stories between <|endoftext|> lines, without the white space around them.
-std::vector<std::string> stories(const std::string& name, size_t most) {
-  const std::string text = test::read_all(data_path(name)), mark = "<|endoftext|>", space = " \n\r\t";
-  std::vector<std::string> out;
-  for (size_t from = 0; from < text.size() && out.size() < most;) {
-    const size_t to = std::min(text.find(mark, from), text.size());
-    const std::string story = text.substr(from, to - from);
-    if (const size_t first = story.find_first_not_of(space); first != std::string::npos) {
-      out.push_back(story.substr(first, story.find_last_not_of(space) - first + 1));
-    }
-    from = to + mark.size();
-  }
-  return out;
-}
-
-std::vector<int> packed(const model::Tokenizer& tokenizer, const std::vector<std::string>& texts) {
-  std::vector<int> ids;
-  for (const std::string& text : texts) {
-    const std::vector<int> more = tokenizer.encode(text);
-    ids.insert(ids.end(), more.begin(), more.end());
-  }
-  return ids;
+// The stories between <|endoftext|> lines, with these lines.
+std::string stories(const std::string& name, size_t most) {
+  const std::string text = test::read_all(data_path(name)), mark = "<|endoftext|>";
+  size_t end = 0;
+  for (size_t i = 0; i < most && end < text.size(); ++i)
+    end = std::min(text.find(mark, end), text.size()) + mark.size();
+  return text.substr(0, end);
 }
 
 // Characters [first, last) of UTF-8 text.
@@ -87,14 +75,28 @@ std::vector<int> stored_ids(const std::string& name, size_t first, size_t n) {
 
 // A model with its tokenizer.
 struct Real {
-  model::Model model;
-  model::Tokenizer tokenizer;
-  Real(const std::string& weights, const std::string& pieces)
-      : model(data_path("models/" + weights)),
-        tokenizer(data_path("models/" + pieces), model.config().vocab_size) {}
+  std::string folder;
+  model::Model model{folder};
+
+  std::vector<int> encode(const std::string& text) const {
+    const test::TempFile file(text);
+    return model::read_tokens(file.path(), folder + "/tokenizer.json", model.config().vocab_size);
+  }
 };
-Real stories260k() { return {"stories260K.bin", "tok512.bin"}; }
-Real babyllama105() { return {"babyllama105.bin", "tok105.bin"}; }
+Real stories260k() { return {test::converted("stories260K")}; }
+Real babyllama105() { return {test::converted("babyllama105")}; }
+
+// BOS and what follows it up to the next.
+std::vector<std::span<const int>> documents(std::span<const int> ids) {
+  std::vector<std::span<const int>> all;
+  for (size_t from = 0; from < ids.size();) {
+    const auto next = std::find(ids.begin() + static_cast<std::ptrdiff_t>(from) + 1, ids.end(), kBos);
+    const size_t to = static_cast<size_t>(next - ids.begin());
+    if (to > from + 1) all.push_back(ids.subspan(from, to - from));
+    from = to;
+  }
+  return all;
+}
 
 // Half of the last printed digit, and a little for f32.
 constexpr double kDigits = 0.00006;
@@ -117,30 +119,11 @@ class RealModelSlow : public RealModel {
   }
 };
 
-TEST_F(RealModel, Stories260kTellsTheReferenceStory) {
-  const Real real = stories260k();
-  const model::Model::Attention attention = model::full_attention(real.model.config());
-  std::vector<int> ids = {model::Tokenizer::kBos};
-  for (int position = 0; position < 200; ++position) {
-    const std::vector<float> logits = real.model.forward({&ids.back(), 1}, position, attention);
-    ids.push_back(static_cast<int>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
-  }
-  // llama2.c, test_all.py: the text of 200 steps at temperature 0.
-  EXPECT_EQ(
-      real.tokenizer.decode(ids),
-      "Once upon a time, there was a little girl named Lily. She loved to play outside in the park. One day, "
-      "she saw a big, red ball. She wanted to play with it, but it was too high.\nLily's mom said, \"Lily, "
-      "let's go to the park.\" Lily was sad and didn't know what to do. She said, \"I want to play with your "
-      "ball, but I can't find it.\"\nLily was sad and didn't know what to do. She said, \"I'm sorry, Lily. I "
-      "didn't know what to do.\"\nLily didn't want to help her mom, so she");
-}
-
 TEST_F(RealModel, Stories260kOnTheValidationStories) {
   const Real real = stories260k();
   Loss loss;
-  for (const std::string& story : stories("text/tinystories_valid_sample.txt", 5)) {
-    add_loss(real.model, real.tokenizer.encode(story), loss);
-  }
+  const std::vector<int> ids = real.encode(stories("text/tinystories_valid_sample.txt", 5));
+  for (const std::span<const int> story : documents(ids)) add_loss(real.model, story, loss);
   EXPECT_EQ(loss.count, 1804);
   EXPECT_NEAR(loss.mean(), 1.2664, kDigits);
   EXPECT_NEAR(std::exp(loss.mean()), 3.548, 0.0006);
@@ -149,11 +132,9 @@ TEST_F(RealModel, Stories260kOnTheValidationStories) {
 TEST_F(RealModelSlow, Stories260kOnTrainingStories) {
   const Real real = stories260k();
   Loss loss;
-  for (const std::string& story : stories("text/tinystories_1000.txt", 60)) {
-    const std::vector<int> ids = real.tokenizer.encode(story);
-    const size_t inputs_and_last_target = std::min<size_t>(ids.size(), 512 + 1);
-    add_loss(real.model, std::span(ids).first(inputs_and_last_target), loss);
-  }
+  const std::vector<int> ids = real.encode(stories("text/tinystories_1000.txt", 60));
+  for (const std::span<const int> story : documents(ids))
+    add_loss(real.model, story.first(std::min<size_t>(story.size(), 512 + 1)), loss);
   EXPECT_EQ(loss.count, 21266);
   EXPECT_NEAR(loss.mean(), 1.4221, kDigits);
 }
@@ -162,15 +143,15 @@ TEST_F(RealModelSlow, Stories260kOnOtherTexts) {
   const Real real = stories260k();
   const std::string grimm =
       characters(test::read_all(data_path("text/grimms_fairy_tales.txt")), 20000, 30000);
-  EXPECT_NEAR(window_loss(real.model, real.tokenizer.encode(grimm), 8).mean(), 3.7955, kDigits);
+  EXPECT_NEAR(window_loss(real.model, real.encode(grimm), 8).mean(), 3.7955, kDigits);
   const std::string plays = test::read_all(data_path("text/tinyshakespeare.txt"));
-  const std::vector<int> ids = real.tokenizer.encode(plays.substr(plays.size() - 12000));
+  const std::vector<int> ids = real.encode(plays.substr(plays.size() - 12000));
   EXPECT_NEAR(window_loss(real.model, ids, 8).mean(), 5.2543, kDigits);
 }
 
 TEST_F(RealModelSlow, Babyllama105OnTheValidationStories) {
   const Real real = babyllama105();
-  const std::vector<int> ids = packed(real.tokenizer, stories("text/tinystories_valid_sample.txt", 5));
+  const std::vector<int> ids = real.encode(stories("text/tinystories_valid_sample.txt", 5));
   const Loss loss = window_loss(real.model, ids, ids.size());
   EXPECT_EQ(loss.count, 3584);
   EXPECT_NEAR(loss.mean(), 0.7632, kDigits);
@@ -180,13 +161,13 @@ TEST_F(RealModelSlow, Babyllama105OnGrimm) {
   const Real real = babyllama105();
   const std::string grimm =
       characters(test::read_all(data_path("text/grimms_fairy_tales.txt")), 20000, 30000);
-  const Loss loss = window_loss(real.model, real.tokenizer.encode(grimm), 30);
+  const Loss loss = window_loss(real.model, real.encode(grimm), 30);
   EXPECT_EQ(loss.count, 7680);
   EXPECT_NEAR(loss.mean(), 2.0583, kDigits);
 }
 
 TEST_F(RealModelSlow, RecallModelOnBooks) {
-  const model::Model model(data_path("models/kvlab-recall-1m.bin"));
+  const model::Model model(KVLAB_SOURCE_DIR "/configs/models/kvlab-recall-1m");
   const auto perplexity = [&](const std::string& name, size_t first) {
     return std::exp(window_loss(model, stored_ids(name, first, 8 * 1024 + 1), 8).mean());
   };
@@ -206,7 +187,7 @@ Loss recall_loss(const model::Model& model, size_t n, size_t gap) {
 }
 
 TEST_F(RealModelSlow, RecallModelCopiesFromFarBack) {
-  const model::Model model(data_path("models/kvlab-recall-1m.bin"));
+  const model::Model model(KVLAB_SOURCE_DIR "/configs/models/kvlab-recall-1m");
   EXPECT_NEAR(recall_loss(model, 64, 160).mean(), 1.732, 0.0006);
   EXPECT_NEAR(recall_loss(model, 64, 320).mean(), 0.167, 0.0006);
   EXPECT_NEAR(recall_loss(model, 400, 500).mean(), 0.047, 0.0006);

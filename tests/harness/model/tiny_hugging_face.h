@@ -148,4 +148,31 @@ struct TinyHuggingFace {
   std::mt19937 bits_{5};
 };
 
+struct TinySizes {
+  int dim = 16, hidden = 20, layers = 2, q_heads = 4, kv_heads = 2, vocab = 11, seq_len = 9;
+};
+
+// The folder of a Llama of such sizes.
+class TinyModel {
+ public:
+  explicit TinyModel(const TinySizes& s = {}) {
+    TinyHuggingFace({{"hidden_size", s.dim},
+                     {"intermediate_size", s.hidden},
+                     {"num_hidden_layers", s.layers},
+                     {"num_attention_heads", s.q_heads},
+                     {"num_key_value_heads", s.kv_heads},
+                     {"head_dim", nullptr},
+                     {"vocab_size", s.vocab},
+                     {"max_position_embeddings", s.seq_len},
+                     {"rms_norm_eps", 1e-5},
+                     {"rope_theta", 1e4},
+                     {"tie_word_embeddings", true}})
+        .write(folder_.path());
+  }
+  std::string path() const { return folder_.path().string(); }
+
+ private:
+  const TempFolder folder_;
+};
+
 }  // namespace kv::test

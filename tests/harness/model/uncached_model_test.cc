@@ -4,7 +4,6 @@
 #include "harness/memory/ledger.h"
 #include "harness/model/cached_model.h"
 #include "harness/model/sampling.h"
-#include "tests/harness/model/model_support.h"
 #include "tests/harness/model/tiny_hugging_face.h"
 #include "variants/cache/cache.h"
 #include "variants/cache/spec.h"
@@ -41,7 +40,7 @@ void compare(const model::Model& model, const char* spec, int64_t length) {
 }
 
 TEST(UncachedModel, SaysWhatACacheSays) {
-  const test::TempFile file(test::TinyModel{.dim = 32, .seq_len = 40}.bytes());
+  const test::TinyModel file({.dim = 32, .seq_len = 40});
   compare(model::Model(file.path()), "contiguous/f32", 40);
 }
 
@@ -53,8 +52,7 @@ TEST(UncachedModel, SeesNoMoreThanTheModelsWindow) {
 }
 
 TEST(UncachedModel, HoldsIdsAndNoMoreThanOneSequencesRowsOfOneLayer) {
-  const test::TinyModel tiny{.dim = 32, .seq_len = 20};
-  const test::TempFile file(tiny.bytes());
+  const test::TinyModel file({.dim = 32, .seq_len = 20});
   const model::Model model(file.path());
   memory::Ledger ledger;
   {
@@ -62,7 +60,7 @@ TEST(UncachedModel, HoldsIdsAndNoMoreThanOneSequencesRowsOfOneLayer) {
     for (const std::vector<int>& ids : {std::vector<int>{1, 2, 3, 4}, {5, 6}}) {
       uncached.step(ids, std::ssize(ids) / 2);
       EXPECT_EQ(ledger.payload().current_bytes, 0);
-      EXPECT_EQ(ledger.payload().peak_bytes, uncached.tokens() * 2 * tiny.kv_dim() * 4);
+      EXPECT_EQ(ledger.payload().peak_bytes, uncached.tokens() * 2 * 16 * 4);
       EXPECT_EQ(ledger.metadata().current_bytes, 2 * 20 * 4);
       EXPECT_EQ(ledger.copied_bytes(), 0);
     }
@@ -71,7 +69,7 @@ TEST(UncachedModel, HoldsIdsAndNoMoreThanOneSequencesRowsOfOneLayer) {
 }
 
 TEST(UncachedModel, WritesTheSameText) {
-  const test::TempFile file(test::TinyModel{.dim = 32, .seq_len = 40}.bytes());
+  const test::TinyModel file({.dim = 32, .seq_len = 40});
   const model::Model model(file.path());
   const std::vector<int> prompts{1, 4, 2, 1, 9, 3};
   const auto never = [] { return false; };
@@ -86,7 +84,7 @@ TEST(UncachedModel, WritesTheSameText) {
 
 // Three samples of each of two prompts, with and without a cache, are the texts of three runs.
 TEST(Samples, EqualRunsOfTheirOwnSeeds) {
-  const test::TempFile file(test::TinyModel{.dim = 32, .seq_len = 40}.bytes());
+  const test::TinyModel file({.dim = 32, .seq_len = 40});
   const model::Model model(file.path());
   const std::vector<int> prompts{1, 4, 2, 1, 9, 3};
   const auto never = [] { return false; };
@@ -118,7 +116,7 @@ TEST(Samples, EqualRunsOfTheirOwnSeeds) {
 }
 
 TEST(UncachedModel, AStepThatIsRefusedTakesNoToken) {
-  const test::TempFile file(test::TinyModel{.dim = 32, .seq_len = 12}.bytes());
+  const test::TinyModel file({.dim = 32, .seq_len = 12});
   const model::Model model(file.path());
   memory::Ledger ledger, small(int64_t{20} * 4 + 100);
   UncachedModel uncached(model, ledger, 1, 12);
