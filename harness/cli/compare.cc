@@ -34,20 +34,25 @@ struct Change {
   double growth() const { return before == 0 ? (after > 0 ? INFINITY : 0.0) : after / before - 1.0; }
 };
 
+// A cell of both runs, or of one alone, whose other row is null.
 struct Pair {
-  const results::Row *before, *after;
+  const results::Row *before = nullptr, *after = nullptr;
   std::optional<math::Ratio> time = {};  // after / before
   double confidence = math::kConfidence;
   std::optional<Change> bytes = {}, error = {};  // the largest change of bytes; the experiment's own error
   std::vector<std::string> broken = {};          // names of passed limits
 
   math::ConfidenceInterval interval() const { return time->interval(confidence); }
+  const std::string& cell() const { return (before ? *before : *after)[results::kCell]; }
+  std::string status() const {
+    return !after ? "missing" : !before ? "new" : results::text_of((*after)[results::kStatus]);
+  }
   bool lost() const {
-    return (*before)[results::kStatus] == results::Status::kOk &&
+    return before && after && (*before)[results::kStatus] == results::Status::kOk &&
            (*after)[results::kStatus] != results::Status::kOk;
   }
   bool decided() const { return time && math::compare(interval()) != math::Verdict::kAmbiguous; }
-  bool differs() const { return lost() || decided() || bytes || error; }
+  bool differs() const { return !before || !after || lost() || decided() || bytes || error; }
 };
 
 struct Limits {
@@ -141,14 +146,17 @@ std::optional<Change> error_change(const results::Row& before, const results::Ro
 std::vector<Pair> pairs_of(const Run& before, const Run& after) {
   std::vector<Pair> pairs;
   for (const results::Row& row : before.cells) {
+    Pair& pair = pairs.emplace_back(Pair{.before = &row});
     const auto other = after.by_key.find(row[results::kCell]);
     if (other == after.by_key.end()) continue;
-    Pair pair{.before = &row, .after = other->second};
+    pair.after = other->second;
     const auto *a = before.times_of(row[results::kCell]), *b = after.times_of(row[results::kCell]);
     if (a && b) pair.time = math::ratio_of_medians(*b, *a);
     pair.bytes = bytes_change(row, *pair.after);
     pair.error = error_change(row, *pair.after);
-    pairs.push_back(std::move(pair));
+  }
+  for (const results::Row& row : after.cells) {
+    if (!before.by_key.contains(row[results::kCell])) pairs.push_back(Pair{.after = &row});
   }
   std::vector<double> p_values;
   for (const Pair& pair : pairs) {
@@ -162,36 +170,25 @@ std::vector<Pair> pairs_of(const Run& before, const Run& after) {
   return pairs;
 }
 
-void judge(const Limits& limits, Pair& pair) {
+void judge(const Limits& limits, bool allow_missing, Pair& pair) {
+  if (limits.any() && !pair.after && !allow_missing) pair.broken.push_back("missing");
   if (limits.any() && pair.lost()) pair.broken.push_back("status");
   if (limits.slower && pair.time && pair.interval().low > *limits.slower) pair.broken.push_back("slower");
   if (limits.bytes && pair.bytes && pair.bytes->growth() > *limits.bytes) pair.broken.push_back("bytes");
   if (limits.error && pair.error && pair.error->growth() > *limits.error) pair.broken.push_back("error");
 }
 
-std::string text_of(const std::optional<Change>& change) {
-  if (!change) return "same";
+std::string text_of(const Pair& pair, const std::optional<Change>& change) {
+  if (!change) return pair.before && pair.after ? "same" : "-";
   return number(results::Number(change->before), "%.4g") + " -> " +
          number(results::Number(change->after), "%.4g");
 }
 
 std::string time_text(const Pair& pair) {
-  if (pair.lost()) return results::text_of((*pair.after)[results::kStatus]);
+  if (!pair.before || !pair.after || pair.lost()) return pair.status();
   if (!pair.time) return "-";
   const math::ConfidenceInterval interval = pair.interval();
   return with_interval(pair.time->value, interval.low, interval.high, "%.3f");
-}
-
-const char* verdict_text(const Pair& pair) {
-  switch (math::compare(pair.interval())) {
-    case math::Verdict::kFaster:
-      return "faster";
-    case math::Verdict::kSlower:
-      return "slower";
-    case math::Verdict::kAmbiguous:
-      break;
-  }
-  return "ambiguous";
 }
 
 nlohmann::json json_of(const std::optional<Change>& change) {
@@ -205,17 +202,14 @@ nlohmann::json json_of(const Pair& pair) {
     time = {{"ratio", pair.time->value},
             {"interval", {pair.interval().low, pair.interval().high}},
             {"confidence", pair.confidence},
-            {"verdict", verdict_text(pair)}};
-  return {{"cell", (*pair.before)[results::kCell]},
-          {"status", results::text_of((*pair.after)[results::kStatus])},
-          {"time", time},
-          {"bytes", json_of(pair.bytes)},
-          {"error", json_of(pair.error)},
-          {"limits_passed", pair.broken}};
+            {"verdict", math::text_of(math::compare(pair.interval()))}};
+  return {{"cell", pair.cell()},          {"status", pair.status()},      {"time", time},
+          {"bytes", json_of(pair.bytes)}, {"error", json_of(pair.error)}, {"limits_passed", pair.broken}};
 }
 
 struct Counts {
-  size_t slower = 0, faster = 0, ambiguous = 0, bytes = 0, error = 0, lost = 0, broken = 0;
+  size_t slower = 0, faster = 0, ambiguous = 0, bytes = 0, error = 0, lost = 0, broken = 0, missing = 0,
+         added = 0;
 };
 Counts count(const std::vector<Pair>& pairs) {
   Counts counts;
@@ -230,32 +224,33 @@ Counts count(const std::vector<Pair>& pairs) {
     counts.error += pair.error.has_value();
     counts.lost += pair.lost();
     counts.broken += !pair.broken.empty();
+    counts.missing += !pair.after;
+    counts.added += !pair.before;
   }
   return counts;
 }
 
-// Cells beyond a limit first, then lost ones, then the largest changes of time.
+// Cells beyond a limit first, then cells of one run alone and lost ones, then the largest changes of time.
 std::vector<const Pair*> most_different(const std::vector<Pair>& pairs) {
   std::vector<const Pair*> chosen;
   for (const Pair& pair : pairs) {
     if (pair.differs() || !pair.broken.empty()) chosen.push_back(&pair);
   }
   const auto weight = [](const Pair* pair) {
-    return std::tuple(!pair->broken.empty(), pair->lost(), pair->decided(),
+    return std::tuple(!pair->broken.empty(), !pair->after, !pair->before || pair->lost(), pair->decided(),
                       pair->decided() ? std::abs(std::log(pair->time->value)) : 0.0);
   };
   std::ranges::stable_sort(chosen, [&](const Pair* a, const Pair* b) { return weight(a) > weight(b); });
   return chosen;
 }
 
-void print_text(const Run& before, const Run& after, const std::vector<Pair>& pairs) {
-  const Counts counts = count(pairs);
+void print_text(const Run& before, const Run& after, const std::vector<Pair>& pairs, const Counts& counts) {
   const auto print = [](const std::string& line) {
     std::fputs(wrapped(line, summary_width()).c_str(), stdout);
   };
-  print(std::to_string(pairs.size()) + " cells in both runs, " +
-        std::to_string(before.cells.size() - pairs.size()) + " in the first alone, " +
-        std::to_string(after.cells.size() - pairs.size()) + " in the second alone");
+  print(std::to_string(before.cells.size() - counts.missing) + " cells in both runs, " +
+        std::to_string(counts.missing) + " in the first alone (missing), " + std::to_string(counts.added) +
+        " in the second alone (new)");
   const std::string differences = results::environment_differences(
       before.environment, after.environment,
       std::array{"/kvlab/git_commit", "/compiler", "/cpu/model", "/isa", "/device/name", "/threads"});
@@ -271,8 +266,8 @@ void print_text(const Run& before, const Run& after, const std::vector<Pair>& pa
   for (size_t i = 0; i < std::min(shown.size(), kMostRows); ++i) {
     std::string broken;
     for (const std::string& name : shown[i]->broken) broken += (broken.empty() ? "" : ", ") + name;
-    rows.push_back({(*shown[i]->before)[results::kCell], time_text(*shown[i]), text_of(shown[i]->bytes),
-                    text_of(shown[i]->error), broken});
+    rows.push_back({shown[i]->cell(), time_text(*shown[i]), text_of(*shown[i], shown[i]->bytes),
+                    text_of(*shown[i], shown[i]->error), broken});
   }
   std::fputs(("\n" + fitted(rows, summary_width())).c_str(), stdout);
   if (shown.size() > kMostRows)
@@ -284,9 +279,11 @@ void print_text(const Run& before, const Run& after, const std::vector<Pair>& pa
 void add_options(CLI::App& app, CompareOptions& options) {
   app.add_option("before", options.before, "a results folder")->required();
   app.add_option("after", options.after, "a results folder of the same config")->required();
-  app.add_option(
-      "--fail-if", options.fail_if,
-      "exit with 1 past limits, as slower:1.05,error:0.01,bytes:0 (these are the defaults of the names)");
+  app.add_option("--fail-if", options.fail_if,
+                 "exit with 1 past limits, as slower:1.05,error:0.01,bytes:0 (these are the defaults of the "
+                 "names), or if "
+                 "the second run lacks a cell of the first");
+  app.add_flag("--allow-missing", options.allow_missing, "cells that the second run lacks are no failure");
   app.add_flag("--json", options.json, "print every cell as JSON (fields: harness/README.md)");
 }
 
@@ -294,19 +291,20 @@ int compare(const CompareOptions& options) {
   const Limits limits = parse_limits(options.fail_if);
   const Run before(options.before), after(options.after);
   std::vector<Pair> pairs = pairs_of(before, after);
-  if (pairs.empty())
+  for (Pair& pair : pairs) judge(limits, options.allow_missing, pair);
+  const Counts counts = count(pairs);
+  if (counts.missing == before.cells.size())
     throw std::invalid_argument(options.before + " and " + options.after +
                                 " have no cell in common; expected two runs of one config");
-  for (Pair& pair : pairs) judge(limits, pair);
   if (options.json) {
     nlohmann::json cells = nlohmann::json::array();
     for (const Pair& pair : pairs) cells.push_back(json_of(pair));
     std::puts(
         io::json_text({{"before", options.before}, {"after", options.after}, {"cells", cells}}, 1).c_str());
   } else {
-    print_text(before, after, pairs);
+    print_text(before, after, pairs, counts);
   }
-  return count(pairs).broken > 0 ? kCellFailed : 0;
+  return counts.broken > 0 ? kCellFailed : 0;
 }
 
 }  // namespace kv::cli

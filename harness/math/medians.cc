@@ -187,6 +187,10 @@ Verdict compare(const ConfidenceInterval& a_over_b) {
   return Verdict::kAmbiguous;
 }
 
+const char* text_of(Verdict verdict) {
+  return verdict == Verdict::kFaster ? "faster" : verdict == Verdict::kSlower ? "slower" : "ambiguous";
+}
+
 // The smallest p-value is held against the strictest level, the next one against the next, to the first that fails;
 // from there on that level holds for all.
 std::vector<double> holm_confidences(std::span<const double> p_values, double confidence) {

@@ -60,6 +60,8 @@ Estimate estimate(std::span<const std::vector<double>> sides,
 enum class Verdict { kFaster, kSlower, kAmbiguous };
 // Is a, a time, faster or slower than b? Ambiguous where the ratio's interval contains 1.
 Verdict compare(const ConfidenceInterval& a_over_b);
+// "faster", "slower" or "ambiguous".
+const char* text_of(Verdict verdict);
 
 // Holm's method (1979): the confidence at which each comparison's interval is to be taken, so that all verdicts that
 // compare() gives on them are right together with probability `confidence`. One comparison keeps it.

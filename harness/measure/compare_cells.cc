@@ -9,18 +9,6 @@
 namespace kv::measure {
 namespace {
 
-const char* text_of(math::Verdict verdict) {
-  switch (verdict) {
-    case math::Verdict::kFaster:
-      return "faster";
-    case math::Verdict::kSlower:
-      return "slower";
-    case math::Verdict::kAmbiguous:
-      break;
-  }
-  return "ambiguous";
-}
-
 void write_ratio(const Comparison& of, const math::Ratio& ratio, double confidence) {
   results::Row& row = of.cell->result;
   const math::ConfidenceInterval interval = ratio.interval(confidence);
@@ -29,7 +17,7 @@ void write_ratio(const Comparison& of, const math::Ratio& ratio, double confiden
   row[kRatioCiLow] = interval.low;
   row[kRatioCiHigh] = interval.high;
   row[kRatioConfidence] = confidence;
-  if (!results::is_aa_test(row)) row[results::kVerdict] = text_of(math::compare(interval));
+  if (!results::is_aa_test(row)) row[results::kVerdict] = math::text_of(math::compare(interval));
   if (of.cell->cold_us.empty() || of.baseline->cold_us.empty()) return;
   const math::Ratio cold = math::ratio_of_medians(math::repetition_medians(of.cell->cold_us),
                                                   math::repetition_medians(of.baseline->cold_us));

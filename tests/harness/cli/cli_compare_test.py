@@ -32,7 +32,7 @@ def set_first(folder, **values):
 def test_a_run_equals_itself(results):
     text = " ".join(succeeded(kvlab("compare", results, results, "--fail-if", "slower,error,bytes")).stdout.split())
     count = len(table(results / "cells.csv"))
-    assert f"{count} cells in both runs, 0 in the first alone" in text
+    assert f"{count} cells in both runs, 0 in the first alone (missing), 0 in the second alone (new)" in text
     assert "0 slower, 0 faster" in text and "Bytes differ in 0, errors in 0, 0 no longer measured" in text
     for cell in cells(results, results).values():
         assert cell["time"] is None or cell["time"]["ratio"] == 1 and cell["time"]["verdict"] == "ambiguous"
@@ -66,6 +66,23 @@ def test_limits(results, copy, column, value, limit, passed):
     assert bool(changed["limits_passed"]) == passed
     assert column == "status" or changed["bytes" if limit == "bytes" else "error"]["after"] == float(value)
     succeeded(kvlab("compare", results, copy))  # without a limit nothing fails
+
+
+def test_a_missing_cell_fails_under_any_limit(results, copy):
+    rows = table(results / "cells.csv")
+    write_table(copy / "cells.csv", rows[1:])
+    gone, count = rows[0]["cell"], len(rows)
+    for limit in ("slower", "error", "bytes:9"):
+        changed = cells(results, copy, "--fail-if", limit, code=1)[gone]
+        assert (changed["status"], changed["limits_passed"]) == ("missing", ["missing"])
+    failed = kvlab("compare", results, copy, "--fail-if", "slower")
+    assert failed.returncode == 1 and f"{count - 1} cells in both runs, 1 in the first alone" in failed.stdout
+    assert any(line.split()[-2:] == ["-", "missing"] for line in failed.stdout.splitlines() if gone in line)
+    assert cells(results, copy, "--fail-if", "slower", "--allow-missing")[gone]["limits_passed"] == []
+    assert cells(results, copy)[gone]["status"] == "missing"  # without a limit nothing fails
+    # The other way around the cell is new: listed, and no failure.
+    assert cells(copy, results, "--fail-if", "slower,error,bytes")[gone]["status"] == "new"
+    assert any("new" in line.split() for line in kvlab("compare", copy, results).stdout.splitlines() if gone in line)
 
 
 @pytest.mark.parametrize("limit", ["sloer:1", "slower:", "slower:-1", "slower:1x", "error:nan"])
