@@ -31,6 +31,7 @@ class Column:
     is_axis: bool = False  # a sweep can vary it
     title: str = ""  # of an axis: how a panel's title says a value, as 'batch {}'; '' where values lie within a panel
     key: str = ""  # of an axis: its key in a config
+    heading: str = ""  # its title in every table and chart
 
     @property
     def is_text(self) -> bool:
@@ -46,13 +47,13 @@ def read_columns(path: Path) -> dict[str, Column]:
         columns = [
             Column(e["name"], e["type"], *(e.get(text) or "" for text in ("unit", "meaning")),
                    *(tuple(e.get(names) or ()) for names in ("aliases", "experiments")), e.get("axis") is True,
-                   *(e.get(text) or "" for text in ("title", "key")))
+                   *(e.get(text) or "" for text in ("title", "key", "heading")))
             for e in entries
         ]
     except (KeyError, TypeError, AttributeError):
         columns = [Column("", type="")]
     for column in columns:
-        texts = (column.name, column.type, column.unit, column.meaning, column.title, column.key, *column.aliases, *column.experiments)
+        texts = (column.name, column.type, column.unit, column.meaning, column.title, column.key, column.heading, *column.aliases, *column.experiments)
         if not all(isinstance(text, str) for text in texts) or column.type not in TYPES:
             raise BadResults(f"{path}: needs an array of objects with name and type")
     return {alias: column for column in columns for alias in column.aliases} | {c.name: c for c in columns}

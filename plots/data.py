@@ -17,6 +17,7 @@ import polars as pl
 from columns import BadResults, Column, guessed, printable, read_columns, read_json
 from known import STAGE_COLUMNS, learn
 from prepare import with_absent
+from trust import with_trusted_verdicts
 
 # Written by every experiment of every version.
 CELL_COLUMNS = "cell variant device experiment phase workload status threads layers q_heads kv_heads head_dim batch seq_len".split()
@@ -109,7 +110,7 @@ def load_run(folder: Path, name: str) -> Run:
     if not {*STAGE_COLUMNS, "bits_per_value"} <= set(cells.columns) or not any(column.is_axis for column in columns.values()):
         raise BadResults(f"{folder}: an earlier version wrote it; run ./kvlab check-results --add-stages {folder}")
     learn(cells, columns)
-    cells = with_absent(cells, NUMBERS, TEXTS)
+    cells = with_trusted_verdicts(with_absent(cells, NUMBERS, TEXTS))
     run = pl.lit(name).alias("run")
     return Run(
         name,

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 import polars as pl
 import whiskers
-from known import name_of, spec_of
+from known import heading, name_of, spec_of
 from markupsafe import Markup
 from prepare import along, is_aa_test, place, with_absent, with_panel
-from ranking import MEASURES, NUMBERS, SAID, TEXTS, Measure, Ranking, Reach, Row, evicts, front, has_one_baseline, is_lossless, keeps_limit, limit_of, measured_by, own, pace, ranking
+from ranking import MEASURES, NUMBERS, SAID, TEXTS, Measure, Ranking, Reach, Row, comparable, evicts, front, has_one_baseline, is_lossless, keeps_limit, limit_of, measured_by, own, pace, ranking, told
 from style import bytes_text
 from tables import CELL
+from trust import leaves_out_one
 
 FEW_BITS = 5  # stored bits a value: below, codecs differ in what they lose
 NAMED = 3  # tied variants in a sentence
@@ -101,14 +102,14 @@ def point(rows: list[Row]) -> Point:
     best = ranking(tested, main) if main else None
     marks = dict(zip(map(id, in_order), front(in_order)))
     columns = list(columns_of(in_order, by, best))
-    places = {id(best.best): "best"} | {id(row): "tied" for row in best.tied} if best else {}
+    places = {id(best.best): "best"} | {id(row): "tied" for row in best.tied} if best and (main.kind != "time" or comparable(tested)) else {}
     lines = [line(row, [write(row) for _, write in columns], marks.get(id(row), ""), places.get(id(row), "")) for row in in_order]
     lines += [line(row, [], "", "") for row in rows if row["status"] != "ok"]
     first = rows[0]
-    headings = [Heading("variant", ["variant"], left=True), *(heading for heading, _ in columns)]
-    said = list(sentences(tested, by, place(first)))
-    aa_tests = [aa_text(row) for row in rows if row["aa_test"] and None not in (row["ratio_p50"], row["ratio_ci_low"], row["ratio_ci_high"])]
-    return Point(first["panel"] or first["experiment"] or "", place(first), said, headings, lines, first["experiment"] or "", aa_tests, main.column if main else "", first["seq_len"])
+    headings = [Heading("variant", ["variant"], left=True), *(head for head, _ in columns)]
+    aa_tests = [row for row in rows if row["aa_test"] and None not in (row["ratio_p50"], row["ratio_ci_low"], row["ratio_ci_high"])]
+    said = list(sentences(tested, by, place(first), aa_tests))
+    return Point(first["panel"] or first["experiment"] or "", place(first), said, headings, lines, first["experiment"] or "", list(map(aa_text, aa_tests)), main.column if main else "", first["seq_len"])
 
 
 def called(row: Row) -> str:
@@ -139,13 +140,14 @@ def columns_of(rows: list[Row], by: Mapping[str, Measure], best: Ranking | None)
     if sized:
         yield bytes_column(rows, sized)
     if any(row["bits_per_value"] is not None for row in rows):
-        yield Heading("bits", ["bits_per_value"], "per value"), lambda row: Cell(optional(row["bits_per_value"], "{:.3g}"), value=row["bits_per_value"])
+        yield Heading(heading("bits_per_value"), ["bits_per_value"], "per value"), lambda row: Cell(optional(row["bits_per_value"], "{:.3g}"), value=row["bits_per_value"])
     errors = [m for m in MEASURES if m.kind == "error" and any(row[m.column] is not None for row in rows)]
     for error in errors:
         yield dotted(rows, error) if not timed and not rated and error is errors[-1] else written(error)
     if any(row["verdict"] not in (None, "", "baseline") for row in rows) or any(row["noise"] for row in rows):
-        of_step = "of a step, p50" if timed and timed.ratio not in ("", "ratio") else ""
-        yield Heading("verdict", ["verdict", "versus", "noise"], of_step, left=True), lambda row: Cell(row["verdict"] or "–", value=row["verdict"], tag=row["verdict"] or "", noise=row["noise"] or "")
+        ratio = timed.ratio if timed else ""
+        decides = f"{ratio}_p50" if ratio not in ("", "ratio") else "verdict"
+        yield Heading("verdict", [decides, "versus", "noise"], left=True), lambda row: Cell(told(row, ratio) or "–", value=told(row, ratio), tag=told(row, ratio), noise=row["noise"] or "")
 
 
 def time_column(rows: list[Row], timed: Measure) -> tuple[Heading, object]:
@@ -154,7 +156,7 @@ def time_column(rows: list[Row], timed: Measure) -> tuple[Heading, object]:
     if axis:
         versus = sorted({row["versus"] for row in rows if row["versus"]})
         columns = [timed.ratio + end for end in ("_p50", "_ci_low", "_ci_high")]
-        return (Heading(f"{timed.heading} / {versus[0] if len(versus) == 1 else 'the baseline’s'}", [*columns, timed.column], drawn=whiskers.scale(axis)), lambda row: ratio_cell(row, timed, axis))
+        return (Heading(heading(f"{timed.ratio}_p50", versus[0] if len(versus) == 1 else ""), [*columns, timed.column], drawn=whiskers.scale(axis)), lambda row: ratio_cell(row, timed, axis))
     return written(timed)
 
 
@@ -165,18 +167,17 @@ def ratio_cell(row: Row, timed: Measure, axis: whiskers.Axis) -> Cell:
         return Cell("–", took)
     if row["verdict"] == "baseline":
         return Cell("1", took, 1.0, whiskers.dot(axis, reach, "baseline", "1"))
-    verdict = "faster" if reach[2] < 1 else "slower" if reach[1] > 1 else "ambiguous"
     said = f"{times(reach[0])} ({span(reach)})"
-    return Cell(said, took, reach[0], whiskers.dot(axis, reach, verdict, said))
+    return Cell(said, took, reach[0], whiskers.dot(axis, reach, told(row, timed.ratio), said))
 
 
 def dotted(rows: list[Row], measure: Measure) -> tuple[Heading, object]:
     """A measure without a baseline, on an axis of its own."""
     signed = measure.column == "loss_change"
     axis = whiskers.axis_of([own(row, measure) for row in rows if row[measure.column] is not None], 0.0 if signed else None, signed)
-    heading, text = written(measure)
+    head, text = written(measure)
     if axis is None:
-        return heading, text
+        return head, text
 
     def cell(row: Row) -> Cell:
         plain = text(row)
@@ -184,7 +185,7 @@ def dotted(rows: list[Row], measure: Measure) -> tuple[Heading, object]:
             return plain
         return Cell(plain.text, plain.below, plain.value, whiskers.dot(axis, own(row, measure), row["verdict"] or "plain", plain.text))
 
-    return Heading(heading.words, heading.columns, heading.below, whiskers.scale(axis)), cell
+    return Heading(head.words, head.columns, head.below, whiskers.scale(axis)), cell
 
 
 def written(measure: Measure) -> tuple[Heading, object]:
@@ -215,11 +216,14 @@ def bytes_column(rows: list[Row], sized: Measure) -> tuple[Heading, object]:
 # --- the sentence ---
 
 
-def sentences(rows: list[Row], by: Mapping[str, Measure], at: str) -> Iterator[str]:
-    """At most two: the fastest and the slowest; what loses least of few bits, or of all where nothing was timed."""
+def sentences(rows: list[Row], by: Mapping[str, Measure], at: str, aa_tests: list[Row]) -> Iterator[str]:
+    """At most two: the fastest and the slowest, or why there is none; what loses least of few bits, or of all where nothing was timed."""
     main = by.get("time") or by.get("rate")
     lead = f"At {at}, "
-    if main:
+    if main and main.kind == "time" and not comparable(rows):
+        yield f"{lead}no variant is called faster or slower: {' and '.join(doubts(rows, aa_tests))}."
+        lead = ""
+    elif main:
         yield about_speed(rows, main, lead)
         lead = ""
     if error := by.get("error"):
@@ -232,6 +236,12 @@ def sentences(rows: list[Row], by: Mapping[str, Measure], at: str) -> Iterator[s
     elif not main and "bytes" in by:
         smallest = ranking(rows, by["bytes"])
         yield f"{lead}`{called(smallest.best)}` {by['bytes'].is_best}: {amount(smallest.best, by['bytes'])}{ties(smallest)}."
+
+
+def doubts(rows: list[Row], aa_tests: list[Row]) -> Iterator[str]:
+    """Why nothing here is compared with the baseline."""
+    yield from (f"the baseline `{called(row)}` is noisy ({row['noise']})" for row in rows if row["verdict"] == "baseline" and row["noise"])
+    yield from (f"the baseline `{called(row)}` takes {over_itself(row)} of its own time" for row in aa_tests if leaves_out_one(row))
 
 
 def about_speed(rows: list[Row], measure: Measure, lead: str) -> str:
@@ -284,11 +294,15 @@ def ties(ranked: Ranking) -> str:
 
 def aa_text(row: Row) -> str:
     """What an A/A test says of the differences at its sweep point."""
-    reach = row["ratio_p50"], row["ratio_ci_low"], row["ratio_ci_high"]
-    measured = f"{called(row)} over itself takes {times(reach[0])} ({span(reach)})"
-    if reach[1] <= 1 <= reach[2]:
+    measured = f"{called(row)} over itself takes {over_itself(row)}"
+    if not leaves_out_one(row):
         return f"A/A test passed: {measured}."
-    return f"A/A test failed: {measured}; differences of {abs(reach[0] - 1):.0%} are noise here."
+    return f"A/A test failed: {measured}; differences of {abs(row['ratio_p50'] - 1):.0%} are noise here."
+
+
+def over_itself(row: Row) -> str:
+    reach = row["ratio_p50"], row["ratio_ci_low"], row["ratio_ci_high"]
+    return f"{times(reach[0])} ({span(reach)})"
 
 
 def optional(value: float | None, write) -> str:

@@ -39,10 +39,12 @@ class Spec:
 
 SPECS: dict[str, Spec] = {}  # by variant, and by series: the config's text of several
 AXES: dict[str, Column] = {}
+HEADINGS: dict[str, str] = {}  # by column, as columns.json has them
 
 
 def learn(cells: pl.DataFrame, columns: Mapping[str, Column]) -> None:
     AXES.update({name: column for name, column in columns.items() if column.is_axis})
+    HEADINGS.update({name: column.heading for name, column in columns.items() if column.heading})
     names = [name for name in ("variant", "series", "peer") if name in cells.columns]
     rows = cells.select(*names, *STAGE_COLUMNS).unique(maintain_order=True).to_dicts()
     series: dict[str, list[Spec]] = {}
@@ -53,6 +55,12 @@ def learn(cells: pl.DataFrame, columns: Mapping[str, Column]) -> None:
         series.setdefault(row.get("series") or "", []).append(spec)
     for name, specs in series.items():
         SPECS.setdefault(name, alike(specs))
+
+
+def heading(column: str, baseline: str = "") -> str:
+    """A column's title; that of a ratio names the `baseline`. A folder of an earlier version has none: the column's name."""
+    title = HEADINGS.get(column, column)
+    return title.replace("baseline", baseline) if baseline else title
 
 
 def alike(specs: list[Spec]) -> Spec:

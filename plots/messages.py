@@ -11,7 +11,7 @@ import polars as pl
 from families import short
 from known import parameters, spec_of
 from prepare import with_absent
-from ranking import LIMITS, SAID, keeps_limit
+from ranking import LIMITS, SAID, UNRELIABLE, keeps_limit
 from style import bytes_text
 
 CHARACTERS = 84  # in a line of a title
@@ -64,6 +64,8 @@ def slowest_and_fastest(rows: pl.DataFrame) -> str | None:
     slower = known.filter(pl.col("verdict") == "slower").sort("ratio_p50")
     keeps = pl.struct(*LIMITS).map_elements(keeps_limit, return_dtype=pl.Boolean)
     faster = known.filter(pl.col("verdict") == "faster", keeps).sort("ratio_p50", descending=True)
+    if (known["verdict"] == UNRELIABLE).any():
+        return f"No variant is called faster or slower than {against}, whose times are noisy or differ from themselves"
     said = [
         f"{short(row['variant'])} takes {times(row['ratio_p50'])}{span(row['ratio_ci_low'], row['ratio_ci_high'])}"
         for extreme in (slower, faster) if extreme.height for row in (extreme.row(-1, named=True),)
@@ -99,7 +101,7 @@ def least_of_four_bits(rows: pl.DataFrame, value: str, unit: str) -> str | None:
 
 
 def count_of_verdicts(rows: pl.DataFrame) -> str:
-    counts = {verdict: rows.filter(pl.col("verdict") == verdict).height for verdict in ("faster", "slower", "ambiguous")}
+    counts = {verdict: rows.filter(pl.col("verdict") == verdict).height for verdict in ("faster", "slower", UNRELIABLE, "ambiguous")}
     against = ", ".join(sorted({short(name) for name in rows["versus"].drop_nulls()}))
     said = [f"{count} {verdict}" for verdict, count in counts.items() if count and verdict != "ambiguous"]
     unclear = counts["ambiguous"]

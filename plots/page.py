@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import ChainMap, defaultdict
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +23,9 @@ from marks import fields_of
 from markupsafe import Markup
 from prepare import layers_said, title_of
 from style import bytes_text
-from tables import CELL, generated, named_rows, predictions, replays, tiers
+from tables import CELL, generated, predictions, replays, tiers
 from templating import render
+from trust import causes, trust_of
 
 
 OPEN = 2  # chapters, at first
@@ -87,11 +88,12 @@ def write_page(path: Path, runs: list[Run], drawn: list[Drawn], picture: Picture
         title=", ".join(run.name for run in runs),
         runs=[(run, run_line(run), list(flatten(run.env))) for run in runs],
         counts=status_counts(cells),
+        trust=trust_of(cells),
         points=answered,
         picture=picture,
         layers=layers_said(cells) if (cells["model_layers"] > cells["layers"]).any() else "",
-        not_run=reasons(cells.filter(pl.col("status").fill_null("") != "ok"), "reason"),
-        disturbed=[(reason, names) for _, reason, names in reasons(cells.filter(pl.col("noise").is_not_null()), "noise")],
+        not_run=causes(cells.filter(pl.col("status").fill_null("") != "ok").rows(named=True), "reason"),
+        disturbed=causes(cells.filter(pl.col("noise").is_not_null()).rows(named=True), "noise"),
         chapters=list(chapters(drawn, more, picture.drawn.figure.chapter if picture else "")),
         columns_drawn=lambda spec: columns_drawn(spec, columns),
         meaning=lambda *names: meaning(columns, *names),
@@ -107,7 +109,7 @@ def write_page(path: Path, runs: list[Run], drawn: list[Drawn], picture: Picture
 def notebook(name: str, cells: pl.DataFrame) -> str:
     """The answers of the first screen as HTML inside a notebook."""
     counts = "cells: " + ", ".join(f"{count} {status}" for status, count in status_counts(cells))
-    return render("notebook.html", name=name, counts=counts, points=points(cells.with_row_index(CELL)))
+    return render("notebook.html", name=name, counts=counts, trust=trust_of(cells), points=points(cells.with_row_index(CELL)))
 
 
 def chapters(drawn: list[Drawn], tables: Mapping[str, Mapping[str, list]], first: str) -> Iterator[Chapter]:
@@ -178,15 +180,7 @@ def flatten(value, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def status_counts(cells: pl.DataFrame) -> list[tuple[str, int]]:
-    """Of each status; and of those that are ok and whose times something disturbed."""
+    """Of each status; and of the timed those that something disturbed."""
     counts = cells["status"].fill_null("no status").value_counts(sort=True)
-    noisy = cells.filter(pl.col("status") == "ok", pl.col("noise").is_not_null()).height
+    noisy = trust_of(cells).noisy
     return [*((status.replace("_", " "), count) for status, count in counts.iter_rows()), *([("noisy", noisy)] if noisy else [])]
-
-
-def reasons(cells: pl.DataFrame, column: str) -> list[tuple[str, str, list[str]]]:
-    """(status, reason, variants), the reason with most variants first."""
-    groups: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
-    for row in named_rows(cells):
-        groups[(row["status"] or "no status").replace("_", " "), row[column] or "no reason recorded"][row["variant"]] = None
-    return sorted(((*key, list(names)) for key, names in groups.items()), key=lambda group: -len(group[2]))

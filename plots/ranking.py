@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 
+from known import heading
 from style import bytes_text, microseconds_text
 
 Row = Mapping  # of cells.csv, with None where nothing was measured
 Reach = tuple[float, float, float]  # value, and the ends of its interval
+UNRELIABLE = "unreliable"  # the verdict on times compared with a baseline that is noisy or differs from itself
 
 # Largest errors with which a variant may be called the fastest or the smallest; the first that a row has decides.
 LIMITS = {"err_rel_l2": 0.2, "kl_mean": 0.1, "loss_change": 0.1}
@@ -27,36 +30,40 @@ class Measure:
     kind: str  # time, bytes, error or rate; the front compares the first of each kind
     column: str
     is_best: str  # the verb of a sentence about the best
-    heading: str
     write: Callable[[float], str]
     interval: tuple[str, str] | None = None  # columns
     ratio: str = ""  # the beginning of the columns with its ratio to `versus`
     unit: str = ""
+    derived_from: str = ""  # the column of cells.csv whose heading it bears
+
+    @property
+    def heading(self) -> str:
+        return heading(self.derived_from or self.column)
 
 
 def scientific(value: float) -> str:
     return f"{value:.2g}".replace("e-0", "e-")
 
 
-def of_time(column: str, stem: str, heading: str, is_best: str = "is fastest", ratio: str = "") -> Measure:
+def of_time(column: str, stem: str, is_best: str = "is fastest", ratio: str = "") -> Measure:
     ends = (f"{stem}_ci_low_us", f"{stem}_ci_high_us")
-    return Measure("time", column, is_best, heading, microseconds_text, ends, ratio)
+    return Measure("time", column, is_best, microseconds_text, ends, ratio)
 
 
 MEASURES = [
-    of_time("append_total_us", "append_total", "all appends", ratio="append_total_ratio"),
-    of_time("step_p50_us", "step", "step, p50", ratio="ratio"),
-    of_time("prefill_p50_us", "prefill", "prompt, p50", ratio="ratio"),
-    of_time("cold_attend_p50_us", "cold", "attention, cold", ratio="cold_ratio"),
-    of_time("fork_p50_us", "fork", "fork, p50", "forks fastest"),
-    Measure("rate", "goodput_per_s", "serves most", "good requests/s", "{:.3g}".format, ("goodput_per_s_ci_low", "goodput_per_s_ci_high"), unit="good requests a second"),
-    Measure("rate", "accuracy", "answers most", "right answers", "{:.0%}".format, ("accuracy_ci_low", "accuracy_ci_high"), unit="right answers"),
-    Measure("bytes", "bytes_per_token", "is smallest", "bytes a token", bytes_text),
-    Measure("bytes", "workspace_sequence", "needs least workspace", "workspace", bytes_text),
-    Measure("bytes", "held_peak_bytes", "holds least at its peak", "held, most", bytes_text),
-    Measure("error", "err_rel_l2", "has the least error", "error, rel. L2", scientific, ("err_ci_low", "err_ci_high")),
-    Measure("error", "kl_mean", "loses least", "KL, nats", scientific, ("kl_mean_ci_low", "kl_mean_ci_high"), unit="nats of KL divergence"),
-    Measure("error", "loss_change", "loses least", "loss, nats", "{:+.2g}".format, ("loss_change_ci_low", "loss_change_ci_high"), unit="nats of loss"),
+    of_time("append_total_us", "append_total", ratio="append_total_ratio"),
+    of_time("step_p50_us", "step", ratio="ratio"),
+    of_time("prefill_p50_us", "prefill", ratio="ratio"),
+    of_time("cold_attend_p50_us", "cold", ratio="cold_ratio"),
+    of_time("fork_p50_us", "fork", "forks fastest"),
+    Measure("rate", "goodput_per_s", "serves most", "{:.3g}".format, ("goodput_per_s_ci_low", "goodput_per_s_ci_high"), unit="good requests a second"),
+    Measure("rate", "accuracy", "answers most", "{:.0%}".format, ("accuracy_ci_low", "accuracy_ci_high"), unit="right answers"),
+    Measure("bytes", "bytes_per_token", "is smallest", bytes_text, derived_from="held_bytes_per_token"),
+    Measure("bytes", "workspace_sequence", "needs least workspace", bytes_text, derived_from="bytes_workspace_peak"),
+    Measure("bytes", "held_peak_bytes", "holds least at its peak", bytes_text),
+    Measure("error", "err_rel_l2", "has the least error", scientific, ("err_ci_low", "err_ci_high")),
+    Measure("error", "kl_mean", "loses least", scientific, ("kl_mean_ci_low", "kl_mean_ci_high"), unit="nats of KL divergence"),
+    Measure("error", "loss_change", "loses least", "{:+.2g}".format, ("loss_change_ci_low", "loss_change_ci_high"), unit="nats of loss"),
 ]  # fmt: skip
 STEP = next(measure for measure in MEASURES if measure.column == "step_p50_us")
 NUMBERS = [
@@ -108,11 +115,17 @@ def keeps_limit(row: Row) -> bool:
 
 
 def reaches(rows: list[Row], measure: Measure) -> list[Reach]:
-    """What decides of each row: its ratio where all have one to the same baseline, else its value."""
+    """What decides of each row: its ratio where all have one to the same baseline, else its value; of unreliable times nothing does."""
     paces = [pace(row, measure.ratio) for row in rows]
+    if measure.kind == "time" and not comparable(rows):
+        return [(row[measure.column], -inf, inf) for row in rows]
     if None not in paces and has_one_baseline(rows):
         return paces
     return [negative(own(row, measure)) if measure.kind == "rate" else own(row, measure) for row in rows]
+
+
+def comparable(rows: list[Row]) -> bool:
+    return all(row["verdict"] != UNRELIABLE for row in rows)
 
 
 def has_one_baseline(rows: list[Row]) -> bool:
@@ -142,6 +155,14 @@ def pace(row: Row, prefix: str) -> Reach | None:
     return None if None in known else known
 
 
+def told(row: Row, prefix: str) -> str:
+    """The verdict on a row's pace; without one, that of the file, which is on losses."""
+    reach = pace(row, prefix)
+    if reach is None or row["verdict"] in ("baseline", UNRELIABLE):
+        return row["verdict"] or ""
+    return "faster" if reach[2] < 1 else "slower" if reach[1] > 1 else "ambiguous"
+
+
 def meets(best: Reach, other: Reach, measure: Measure) -> bool:
     if best[1] == best[2] and other[1] == other[2] and 1.0 not in (best[0], other[0]):
         return measure.write(abs(best[0])) == measure.write(abs(other[0]))
@@ -153,8 +174,14 @@ def is_lossless(row: Row) -> bool:
 
 
 def evicts(row: Row) -> bool:
+    """As the harness says; folders of earlier versions say it by what was lost, or kept at the end: a run of steps keeps less than its
+    last length before them."""
     kept, length = row["kept_tokens"], row["seq_len"]
-    return bool(row["err_retention_rel_l2"]) or (kept is not None and length is not None and kept < length)
+    if row["keeps_all"] is not None:
+        return row["keeps_all"] == 0
+    if row["err_retention_rel_l2"] is not None:
+        return row["err_retention_rel_l2"] > 0
+    return kept is not None and length is not None and kept < length
 
 
 def measured_by(rows: list[Row]) -> dict[str, Measure]:

@@ -15,7 +15,7 @@ from itertools import groupby
 import polars as pl
 from data import Run
 from columns import Column
-from known import name_of, spec_of
+from known import heading, name_of, spec_of
 from prepare import place, with_panel
 from style import bytes_text, length_text, microseconds_text
 
@@ -24,19 +24,23 @@ CELL = "cell_index"  # a row's place among the cells of the report
 
 @dataclass(frozen=True)
 class Line:
-    words: str  # of the heading; may be empty
+    words: str | None  # of the heading, may be empty; None: the column's own
     column: str = ""  # of cells.csv: its meaning is the heading's tooltip
     text: Callable[[Mapping], str] = lambda row: ""
     left: bool = False
     tag: bool = False  # a verdict, in its colour
     hint: str = ""  # the column that is the text's tooltip
 
+    @property
+    def title(self) -> str:
+        return heading(self.column) if self.words is None else self.words
 
-def number(words: str, column: str, form: str, unit: str = "") -> Line:
+
+def number(words: str | None, column: str, form: str, unit: str = "") -> Line:
     return Line(words, column, lambda row: "–" if row[column] is None else f"{row[column]:{form}}{unit}")
 
 
-def size(words: str, column: str) -> Line:
+def size(words: str | None, column: str) -> Line:
     return Line(words, column, lambda row: bytes_text(row[column]))
 
 
@@ -61,18 +65,18 @@ def tier_lines(tier: str) -> list[list[Line]]:
 # Each column's lines. All tables begin with the variant.
 VARIANT = [[Line("variant", "variant")]]
 PREDICTIONS = [
-    [size("bytes a token", "held_bytes_per_token"), size("peak", "peak_bytes")],
+    [size(None, "held_bytes_per_token"), size("peak", "peak_bytes")],
     [
-        number("perplexity", "perplexity", ".4g"),
+        number(None, "perplexity", ".4g"),
         Line("± its error", "perplexity_se", lambda row: "" if row["perplexity_se"] is None else f"± {row['perplexity_se']:.2g}"),
     ],
-    [number("change of the loss", "loss_change", "+.2g"), interval("loss_change_ci_low", "loss_change_ci_high", "{:+.2g}".format, "interval, nats")],
+    [number(None, "loss_change", "+.2g"), interval("loss_change_ci_low", "loss_change_ci_high", "{:+.2g}".format, "interval, nats")],
     [words("verdict", "verdict", tag=True)],
-    [number("KL, mean [nats]", "kl_mean", ".2e"), number("p50", "kl_median", ".1e")],
-    [number("KL, p99 [nats]", "kl_p99", ".1e"), number("max", "kl_max", ".1e")],
+    [number(None, "kl_mean", ".2e"), number("p50", "kl_median", ".1e")],
+    [number("KL, p99", "kl_p99", ".1e"), number("max", "kl_max", ".1e")],
     [number("top-1", "top1_agreement", ".2%"), Line("agreement")],
     [number("change of p", "p_change_rms", ".2%"), Line("correct token, RMS")],
-    [number("tokens/s", "tokens_per_s", ".0f")],
+    [number(None, "tokens_per_s", ".0f")],
 ]
 REPLAYS = [
     [number("run at once, p50", "running_p50", ",.0f"), number("most", "running_peak", ",.0f")],

@@ -18,14 +18,17 @@ using experiments::exactly;
 using experiments::Measured;
 using experiments::within;
 
+const experiments::RatioColumns& pace_columns(const Cell& row) {
+  const experiments::Experiment* experiment = experiments::find_experiment(row[results::kExperiment]);
+  return experiment && row[experiment->pace->value] ? *experiment->pace : experiments::kStepRatio;
+}
+
 // Time relative to the baseline's. Repetitions drift together, so ratios are more exact than times.
 Measured pace_of(const Cell& row) {
   if (row[results::kVerdict] == "baseline" && (row[measure::kStepP50Us] || row[measure::kPrefillP50Us]))
     return exactly(1.0);
-  const experiments::Experiment* experiment = experiments::find_experiment(row[results::kExperiment]);
-  if (const Measured own = experiment && experiment->pace ? experiment->pace(row) : Measured{}; own.value)
-    return own;
-  return within(row[measure::kRatioP50], row[measure::kRatioCiLow], row[measure::kRatioCiHigh]);
+  const experiments::RatioColumns& ratio = pace_columns(row);
+  return within(row[ratio.value], row[ratio.low], row[ratio.high]);
 }
 
 // The time itself: only where baselines differ, whose ratios cannot be compared, as of sweeps that share a sweep point.
@@ -33,6 +36,11 @@ Measured time_of(const Cell& row) {
   if (row[measure::kStepP50Us])
     return within(row[measure::kStepP50Us], row[measure::kStepCiLowUs], row[measure::kStepCiHighUs]);
   return within(row[measure::kPrefillP50Us], row[measure::kPrefillCiLowUs], row[measure::kPrefillCiHighUs]);
+}
+
+bool is_unreliable(const Cell* row) { return (*row)[results::kVerdict] == results::kUnreliable; }
+bool is_noisy_baseline(const Cell* row) {
+  return (*row)[results::kVerdict] == "baseline" && !(*row)[measure::kNoise].empty();
 }
 
 bool has_one_baseline(const Cells& cells) {
@@ -66,8 +74,9 @@ std::string error_text(const Cell& row) { return error_measure(row).text(row); }
 std::string pace_text(const Cell& row) {
   if (row[results::kVerdict] == "baseline") return "the baseline itself";
   const Measured pace = pace_of(row);
-  return "time " + (pace.low == pace.high ? number(pace.value, "%.2f")
-                                          : with_interval(pace.value, pace.low, pace.high, "%.2f"));
+  return std::string(pace_columns(row).value.heading) + " " +
+         (pace.low == pace.high ? number(pace.value, "%.2f")
+                                : with_interval(pace.value, pace.low, pace.high, "%.2f"));
 }
 
 std::string size_text(const Cell& row) {
@@ -106,6 +115,10 @@ const Cell* best_of(const Cells& cells, const Question& question, int& as_good) 
 std::vector<Strings> answer_rows(const std::string& point, const Cells& all) {
   std::vector<Strings> rows;
   for (const Answer& answer : answers_at(all)) {
+    if (!answer.best) {
+      rows.push_back({rows.empty() ? point : "", answer.question, "-", "-", answer.text});
+      continue;
+    }
     const Cell& best = *answer.best;
     rows.push_back({rows.empty() ? point : "", answer.question,
                     row_name(best) + (answer.as_good ? " + " + std::to_string(answer.as_good) : ""),
@@ -148,6 +161,17 @@ std::vector<Answer> answers_at(const Cells& all) {
   }
   std::vector<Answer> found;
   for (const Question& question : kQuestions) {
+    if (question.measured == pace_of && std::ranges::any_of(cells, is_unreliable)) {
+      found.push_back({std::string(question.name),
+                       nullptr,
+                       0,
+                       {},
+                       {},
+                       std::ranges::any_of(cells, is_noisy_baseline)
+                           ? "not said: the baseline is noisy"
+                           : "not said: the baseline differs from itself"});
+      continue;
+    }
     int as_good = 0;
     const bool limited = question.measured != error_of && within.size() < cells.size();
     Question ranked = question;
@@ -169,8 +193,7 @@ std::string answers(const Cells& cells, size_t width, size_t most_lines) {
     points += experiments.back().size();
   }
   const bool all = 1 + points * kQuestions.size() <= most_lines;
-  std::vector<Strings> table{
-      {"at the longest length", "is", "variant (+ others as good)", "error", "value; time / baseline"}};
+  std::vector<Strings> table{{"at the longest length", "is", "variant (+ others as good)", "error", "value"}};
   for (const std::vector<Cells>& own : experiments) {
     const size_t shown = all ? own.size() : 1;
     for (const Cells& point : std::span(own).first(shown)) {

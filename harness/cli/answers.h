@@ -11,8 +11,8 @@ namespace kv::cli {
 // The best variant by one question.
 struct Answer {
   std::string question;  // "fastest", "smallest", "most exact"; an error limit that some cells exceed follows
-  const results::Row* best;
-  int as_good;  // others that are tied with it
+  const results::Row* best;  // null where the baseline's times allow no answer, as `text` says
+  int as_good;               // others that are tied with it
   experiments::Measured
       value;  // time as a share of the baseline's; bytes a token, or in prefill of workspace; error
   experiments::Measured error;

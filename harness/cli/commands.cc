@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -15,6 +16,7 @@
 #include "harness/claims/claims_table.h"
 #include "harness/claims/reproduce.h"
 #include "harness/claims/source_tables.h"
+#include "harness/cli/cell_text.h"
 #include "harness/cli/dry_run.h"
 #include "harness/cli/example_dump.h"
 #include "harness/cli/progress.h"
@@ -31,6 +33,7 @@
 #include "harness/io/paths.h"
 #include "harness/io/python.h"
 #include "harness/io/text.h"
+#include "harness/measure/noise.h"
 #include "harness/measure/prediction_columns.h"
 #include "harness/results/cell_columns.h"
 #include "harness/results/results_folder.h"
@@ -164,7 +167,10 @@ int print_summary(const SummaryCommand& options) {
   const std::filesystem::path file = std::filesystem::path(options.folder) / "cells.csv";
   if (!std::filesystem::exists(file))
     throw std::invalid_argument(options.folder + " is no results folder: it has no cells.csv");
-  const std::vector<results::Row> cells = results::read_csv(file, experiments::cell_table());
+  std::vector<results::Row> cells = results::read_csv(file, experiments::cell_table());
+  std::map<std::string, std::vector<results::Row*>> points;
+  for (results::Row& row : cells) points[row[results::kHost] + " " + sweep_point_name(row)].push_back(&row);
+  for (const auto& [name, point] : points) measure::withhold_verdicts(point);
   const nlohmann::json environment = results::environment_in(options.folder);
   const bool finished = !io::text_at(environment, "/finished").empty();
   std::fputs(options.json ? summary_json(cells, options.folder, finished).c_str()

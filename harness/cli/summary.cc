@@ -24,18 +24,16 @@ size_t lines_of(const std::string& text) {
 std::string aa_line(const Cells& cells) {
   int tests = 0, decided = 0;
   for (const results::Row* row : cells) {
-    if (!results::is_aa_test(*row) || !(*row)[measure::kRatioCiLow] || !(*row)[measure::kRatioCiHigh])
-      continue;
-    ++tests;
-    decided += *(*row)[measure::kRatioCiLow] > 1.0 || *(*row)[measure::kRatioCiHigh] < 1.0;
+    tests += results::is_aa_test(*row) && (*row)[measure::kRatioCiLow] && (*row)[measure::kRatioCiHigh];
+    decided += measure::differs_from_itself(*row);
   }
   if (tests == 0) return "";
   return "A/A test: " + std::to_string(decided) + " of " + std::to_string(tests) +
          " comparisons of the baseline with itself found a difference (5 % expected)\n";
 }
 
-// Reports how quiet the machine was.
-std::string noise_line(const Cells& cells) {
+// Reports how quiet the machine was; `warns`: only if most cells are noisy, and what to do about it.
+std::string noise_line(const Cells& cells, bool warns) {
   int timed = 0, noisy = 0;
   std::optional<double> steal, others;
   const results::Row* first = nullptr;
@@ -47,7 +45,12 @@ std::string noise_line(const Cells& cells) {
     if ((*row)[measure::kStealShare]) steal = std::max(steal.value_or(0), *(*row)[measure::kStealShare]);
     if ((*row)[measure::kOthersShare]) others = std::max(others.value_or(0), *(*row)[measure::kOthersShare]);
   }
-  if (timed == 0) return "";
+  if (timed == 0 || (warns && 2 * noisy <= timed)) return "";
+  if (warns)
+    return std::to_string(noisy) + " of " + std::to_string(timed) +
+           " timed cells are noisy, so these times say little. Close other programs, leave cores free "
+           "(--threads), "
+           "take more repetitions (--set measure.repetitions=21), or measure at another time.";
   std::string text = "Noise: other processes took at most " + percent(others) +
                      " of the processors, the hypervisor " + percent(steal) + "; " + std::to_string(noisy) +
                      " of " + std::to_string(timed) + " timed cells are noisy";
@@ -149,18 +152,21 @@ std::string summary(std::span<const results::Row> rows, const SummaryOptions& op
   std::string end;
   for (const std::string& line :
        {left_out_line(cells), keeps_all_line(cells), sentences(cells), options.also, peers_line(cells),
-        aa_line(cells), noise_line(cells), ceiling_line(cells)}) {
+        aa_line(cells), noise_line(cells, false), ceiling_line(cells)}) {
     if (!line.empty()) end += wrapped(line, options.width);
   }
   if (!end.empty()) end = "\n" + end;
+  std::string warning = noise_line(cells, true);
+  if (!warning.empty()) warning = "\n" + wrapped(warning, options.width);
   const Groups points = grouped(cells, sweep_point_name);
   const std::string pointer =
       options.more.empty()
           ? ""
           : wrapped(std::to_string(points.size()) + " sweep points, each with a table: " + options.more,
                     options.width);
-  const size_t room = kSummaryLines - std::min(kSummaryLines - 1, lines_of(end) + lines_of(pointer) + 1);
-  const std::string answer = "\n" + answers(cells, options.width, room);
+  const size_t room =
+      kSummaryLines - std::min(kSummaryLines - 1, lines_of(warning + end) + lines_of(pointer) + 1);
+  const std::string answer = warning + "\n" + answers(cells, options.width, room);
   constexpr size_t kOwnLines = 3;  // blank line, name, header
   if (options.full || lines_of(answer + end) + cells.size() + kOwnLines * points.size() <= kSummaryLines) {
     const std::string text = answer + point_tables(points, options.width) + end;

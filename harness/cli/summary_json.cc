@@ -27,8 +27,8 @@ Json answers_of(std::span<const results::Row> rows) {
     for (const Answer& answer : answers_at(own))
       all.push_back({{"sweep_point", name},
                      {"question", answer.question},
-                     {"cell", (*answer.best)[results::kCell]},
-                     {"variant", (*answer.best)[results::kVariant]},
+                     {"cell", answer.best ? Json((*answer.best)[results::kCell]) : Json()},
+                     {"variant", answer.best ? Json((*answer.best)[results::kVariant]) : Json()},
                      {"as_good", answer.as_good},
                      {"value", json_of(answer.value)},
                      {"error", json_of(answer.error)},

@@ -22,7 +22,8 @@ std::span<const experiments::TableColumn> columns_of(const results::Row& row) {
 
 Strings head_of(const results::Row& row) {
   Strings head{"variant"};
-  for (const experiments::TableColumn& column : columns_of(row)) head.emplace_back(column.head);
+  for (const experiments::TableColumn& column : columns_of(row))
+    head.push_back(std::string(column.head) + std::string(column.unit));
   return head;
 }
 
@@ -162,8 +163,10 @@ std::string experiment_table(const Cells& cells, size_t width, size_t most_rows)
                      [](const auto& a, const auto& b) { return order_of(a.second) < order_of(b.second); });
     variants.resize(most_rows);
   }
-  std::vector<Strings> table{
-      {"variant", "measured", "time / baseline", "cold / baseline", "error", "loss change"}};
+  std::vector<Strings> table{{"variant", "measured", std::string(measure::kRatioP50.heading),
+                              std::string(measure::kColdRatioP50.heading),
+                              std::string(experiments::kErrorText.head),
+                              std::string(measure::kLossChange.heading)}};
   for (const auto& [variant, its] : variants) table.push_back(variant_row(variant, its));
   return fitted(without_empty_columns(table), width) + left_out;
 }

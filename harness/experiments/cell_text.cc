@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "harness/io/bytes.h"
+#include "harness/math/medians.h"
 #include "harness/measure/peer_columns.h"
 #include "harness/measure/prediction_columns.h"
 #include "harness/measure/roofline_columns.h"
@@ -103,37 +104,46 @@ std::vector<std::pair<std::string, Cells>> grouped(std::span<const results::Row*
   return groups;
 }
 
-std::string verdict_text(const Row& row) {
-  if (row[results::kVerdict] == "baseline" || !row[measure::kRatioP50]) return row[results::kVerdict];
-  return with_interval(row[measure::kRatioP50], row[measure::kRatioCiLow], row[measure::kRatioCiHigh],
-                       "%.2f") +
-         (results::is_aa_test(row) ? "" : " " + row[results::kVerdict]) +
-         (row[measure::kNoise].empty() ? "" : ", noisy");
+const RatioColumns kStepRatio{measure::kRatioP50, measure::kRatioCiLow, measure::kRatioCiHigh};
+
+std::string verdict_text(const Row& row, const RatioColumns& ratio, const char* pattern) {
+  std::string verdict = row[results::kVerdict];
+  const results::Number &low = row[ratio.low], &high = row[ratio.high];
+  if (verdict == "baseline" || !row[ratio.value]) return results::is_aa_test(row) ? "-" : verdict;
+  if (verdict != results::kUnreliable && low && high) verdict = math::text_of(math::compare({*low, *high}));
+  std::string text = with_interval(row[ratio.value], low, high, pattern);
+  if (!results::is_aa_test(row)) text += " " + verdict;
+  return text + (row[measure::kNoise].empty() ? "" : ", noisy");
 }
 
-const TableColumn kHeldText{"held (whole model)", held_text}, kStepText{"step p50, us (95 %)", step_text},
-    kErrorText{"error", output_error_in_short}, kRatioText{"step / baseline", verdict_text},
-    kTokenBytesText{"bytes a token",
+const TableColumn kHeldText{"held (whole model)", held_text},
+    kStepText{measure::kStepP50Us.heading, step_text, ", us (95 %)"},
+    kErrorText{"error, rel. L2", output_error_in_short},
+    kRatioText{measure::kRatioP50.heading, [](const Row&row) { return verdict_text(row); }},
+    kTokenBytesText{results::kHeldBytesPerToken.heading,
                     [](const Row&row) { return number(row[results::kHeldBytesPerToken], "%.0f"); }},
-    kPerplexityText{"perplexity", perplexity_text},
+    kPerplexityText{measure::kPerplexity.heading, perplexity_text},
     kLossChangeText{
-        "loss change, nats (95 %)",
-        [](const Row&row) { return row[results::kVerdict] == "baseline" ? "-" : loss_change(row); }},
-    kRateText{"tokens/s", [](const Row&row) { return number(row[measure::kTokensPerS], "%.0f"); }},
+        measure::kLossChange.heading,
+        [](const Row&row) { return row[results::kVerdict] == "baseline" ? "-" : loss_change(row); },
+        ", nats (95 %)"},
+    kRateText{measure::kTokensPerS.heading,
+              [](const Row&row) { return number(row[measure::kTokensPerS], "%.0f"); }},
     kVerdictText{"verdict", [](const Row&row) { return row[results::kVerdict]; }};
 
 const std::array<TableColumn, 6> kStepTable{kHeldText,
                                             kStepText,
                                             kErrorText,
                                             TableColumn{"% of read GB/s", cold_share},
-                                            TableColumn{"cold / baseline", cold_ratio},
+                                            TableColumn{measure::kColdRatioP50.heading, cold_ratio},
                                             kRatioText};
 
 const std::array<TableColumn, 6> kReadingTable{
     kTokenBytesText,
     kPerplexityText,
     kLossChangeText,
-    TableColumn{"KL mean", [](const Row& row) { return number(row[measure::kKlMean], "%.2e"); }},
+    TableColumn{measure::kKlMean.heading,
+                [](const Row& row) { return number(row[measure::kKlMean], "%.2e"); }},
     TableColumn{"same top token",
                 [](const Row& row) {
                   const results::Number& share = row[measure::kTop1Agreement];

@@ -29,13 +29,20 @@ using Cells = std::vector<const results::Row*>;
 std::vector<std::pair<std::string, Cells>> grouped(std::span<const results::Row* const> cells,
                                                    std::string (*name_of)(const results::Row&));
 
-// The time relative to the baseline's, and the verdict.
-std::string verdict_text(const results::Row& row);
+// The columns of a time relative to the baseline's.
+struct RatioColumns {
+  const results::NumberColumn &value, &low, &high;
+};
+extern const RatioColumns kStepRatio;
+// The ratio with its interval, and the verdict on it.
+std::string verdict_text(const results::Row& row, const RatioColumns& ratio = kStepRatio,
+                         const char* pattern = "%.2f");
 
-// A column of a sweep point's table, beside the variant's name.
+// A column of a sweep point's table, beside the variant's name; `head` is the heading of a column of cells.csv where it shows one.
 struct TableColumn {
   std::string_view head;
   std::string (*text)(const results::Row& row);
+  std::string_view unit = {};  // behind the head
 };
 
 extern const TableColumn kHeldText, kStepText, kErrorText, kRatioText, kTokenBytesText, kPerplexityText,

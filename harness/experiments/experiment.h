@@ -45,8 +45,8 @@ struct Experiment {
   // which may be empty.
   std::span<const TableColumn> table = kStepTable;
   const ErrorMeasure* error = &kOutputError;
-  // The time relative to the baseline's; null, or without a value: that of a step.
-  Measured (*pace)(const results::Row& row) = nullptr;
+  // The time relative to the baseline's; a row without it has that of a step.
+  const RatioColumns* pace = &kStepRatio;
   std::string (*sentence)(std::span<const results::Row* const> cells) = nullptr;
   // All steps of a cell are at one length, so that a clock can follow their median.
   bool has_steady_steps = false;

@@ -37,9 +37,11 @@ inline constexpr results::IntegerColumn kWaitingP50{"waiting_p50", "",
 inline constexpr results::IntegerColumn kWaitingP99{
     "waiting_p99", "", "waiting requests, 99th percentile over the time of all steps"};
 inline constexpr results::IntegerColumn kWaitingPeak{"waiting_peak", "", "waiting requests, maximum"};
-inline constexpr results::IntegerColumn kHeldPeakBytes{
-    "held_peak_bytes", "bytes",
-    "peak of the bytes held by sequences: rows, reserved rows, tables and buffers; free blocks excluded"};
+inline constexpr auto kHeldPeakBytes =
+    results::IntegerColumn{
+        "held_peak_bytes", "bytes",
+        "peak of the bytes held by sequences: rows, reserved rows, tables and buffers; free blocks excluded"}
+        .called("held at the peak");
 inline constexpr results::NumberColumn kPayloadMeanBytes{"payload_mean_bytes", "bytes",
                                                          "filled rows, mean over the time of all steps"};
 inline constexpr results::NumberColumn kSlackMeanBytes{

@@ -142,6 +142,28 @@ std::string noise_of(const results::Row& row) {
   return text;
 }
 
+bool differs_from_itself(const results::Row& row) {
+  return results::is_aa_test(row) && row[kRatioCiLow] && row[kRatioCiHigh] &&
+         (*row[kRatioCiLow] > 1.0 || *row[kRatioCiHigh] < 1.0);
+}
+
+void withhold_verdicts(std::span<results::Row* const> point) {
+  for (results::Row* row : point) {
+    const std::string& versus = (*row)[results::kVersus];
+    const auto casts_doubt = [&](const results::Row* other) {
+      if (differs_from_itself(*other)) return (*other)[results::kVersus] == versus;
+      // In prefill each variant has a baseline of its own, an arm.
+      return (*other)[results::kVerdict] == "baseline" && !(*other)[kNoise].empty() &&
+             ((*other)[results::kVariant] == versus ||
+              ((*other)[results::kArm] == versus &&
+               (*other)[results::kVariant] == (*row)[results::kVariant]));
+    };
+    if ((*row)[kRatioP50] && !results::is_aa_test(*row) && (*row)[results::kVerdict] != "baseline" &&
+        std::ranges::any_of(point, casts_doubt))
+      (*row)[results::kVerdict] = results::kUnreliable;
+  }
+}
+
 bool mark_noise(std::span<results::Row> rows, const NoiseMeter& meter) {
   const results::Number steal = meter.steal_share(), others = meter.others_share();
   bool noisy = false;
@@ -152,6 +174,9 @@ bool mark_noise(std::span<results::Row> rows, const NoiseMeter& meter) {
     row[kNoise] = noise_of(row);
     noisy |= !row[kNoise].empty();
   }
+  std::vector<results::Row*> point;
+  for (results::Row& row : rows) point.push_back(&row);
+  withhold_verdicts(point);
   return noisy;
 }
 

@@ -64,7 +64,14 @@ inline constexpr double kMostHotShare = 1.02;        // above the hot roofline: 
 // Names what disturbed a cell's times; empty for a quiet cell and for one without times.
 std::string noise_of(const results::Row& row);
 
-// Fills the rows' noise columns. Returns true if the times of any row are noisy.
+// True for an A/A test that found a difference: its interval leaves out 1.
+bool differs_from_itself(const results::Row& row);
+
+// Takes back the verdicts on times of a sweep point that are compared with a noisy baseline, or with one that differs from itself:
+// they become kUnreliable, whatever an interval says. Readers call it for folders of earlier versions.
+void withhold_verdicts(std::span<results::Row* const> point);
+
+// Fills the noise columns of a sweep point's rows, and withholds verdicts. Returns true if the times of any row are noisy.
 bool mark_noise(std::span<results::Row> rows, const NoiseMeter& meter);
 
 }  // namespace kv::measure

@@ -12,8 +12,10 @@ inline constexpr results::NumberColumn kAppendP50Us{"append_p50_us", "us",
 inline constexpr results::NumberColumn kViewP50Us{
     "view_p50_us", "us", "making the kept rows readable; copies only in read=copy variants"};
 inline constexpr results::NumberColumn kAttendP50Us{"attend_p50_us", "us", "attention over the kept rows"};
-inline constexpr results::NumberColumn kStepP50Us{
-    "step_p50_us", "us", "append + view + attend; for a whole model also its projections and the rest"};
+inline constexpr auto kStepP50Us =
+    results::NumberColumn{"step_p50_us", "us",
+                          "append + view + attend; for a whole model also its projections and the rest"}
+        .called("step, p50");
 inline constexpr results::NumberColumn kStepP90Us{"step_p90_us", "us", "90th percentile of all steps"};
 inline constexpr results::NumberColumn kStepP99Us{"step_p99_us", "us", "99th percentile of all steps"};
 inline constexpr results::NumberColumn kStepMaxUs{"step_max_us", "us", "slowest step"};
@@ -30,8 +32,10 @@ inline constexpr auto kStepColumns =
     results::column_list(kAppendP50Us, kViewP50Us, kAttendP50Us, kStepP50Us, kStepP90Us, kStepP99Us,
                          kStepMaxUs, kStepCiLowUs, kStepCiHighUs, kReadGbps);
 
-inline constexpr results::NumberColumn kColdAttendP50Us{
-    "cold_attend_p50_us", "us", "attention rotating over enough caches to leave the last-level cache"};
+inline constexpr auto kColdAttendP50Us =
+    results::NumberColumn{"cold_attend_p50_us", "us",
+                          "attention rotating over enough caches to leave the last-level cache"}
+        .called("attention, cold");
 inline constexpr results::NumberColumn kColdCiLowUs{"cold_ci_low_us", "us",
                                                     "lower end of the 95 % interval of cold_attend_p50_us"};
 inline constexpr results::NumberColumn kColdCiHighUs{"cold_ci_high_us", "us",
@@ -54,22 +58,27 @@ inline constexpr results::IntegerColumn kGpuSmMhzMost{
 inline constexpr auto kGpuColumns =
     results::column_list(kGpuP50Us, kGpuCiLowUs, kGpuCiHighUs, kGpuSmMhzLeast, kGpuSmMhzMost);
 
-inline constexpr results::NumberColumn kPrefillP50Us{
-    "prefill_p50_us", "us",
-    "storing and attending the whole prompt, all layers and sequences; model: reading it, up to the first "
-    "token's logits"};
+inline constexpr auto kPrefillP50Us =
+    results::NumberColumn{"prefill_p50_us", "us",
+                          "storing and attending the whole prompt, all layers and sequences; model: reading "
+                          "it, up to the first "
+                          "token's logits"}
+        .called("prompt, p50");
 inline constexpr results::NumberColumn kPrefillCiLowUs{
     "prefill_ci_low_us", "us",
     "lower end of the 95 % interval of prefill_p50_us (over repetitions; results/README.md has the formula)"};
 inline constexpr results::NumberColumn kPrefillCiHighUs{"prefill_ci_high_us", "us",
                                                         "upper end of the 95 % interval of prefill_p50_us"};
-inline constexpr results::NumberColumn kPrefillTokensPerS{"prefill_tokens_per_s", "tokens/s",
-                                                          "tokens of all sequences / prefill_p50_us"};
+inline constexpr auto kPrefillTokensPerS =
+    results::NumberColumn{"prefill_tokens_per_s", "tokens/s", "tokens of all sequences / prefill_p50_us"}
+        .called("prompt tokens/s");
 inline constexpr auto kPromptColumns =
     results::column_list(kPrefillP50Us, kPrefillCiLowUs, kPrefillCiHighUs, kPrefillTokensPerS);
 
-inline constexpr results::NumberColumn kRatioP50{
-    "ratio_p50", "1", "median step / median step of `versus`, over the interleaved repetitions"};
+inline constexpr auto kRatioP50 =
+    results::NumberColumn{"ratio_p50", "1",
+                          "median step / median step of `versus`, over the interleaved repetitions"}
+        .called("time / baseline");
 inline constexpr results::NumberColumn kRatioCiLow{
     "ratio_ci_low", "1",
     "lower end of the interval of ratio_p50, so wide that all verdicts of the sweep point are right together "
@@ -82,9 +91,11 @@ inline constexpr results::NumberColumn kRatioConfidence{
 inline constexpr auto kRatioColumns =
     results::column_list(kRatioP50, kRatioCiLow, kRatioCiHigh, kRatioConfidence);
 
-inline constexpr results::NumberColumn kColdRatioP50{
-    "cold_ratio_p50", "1",
-    "median of cold_attend_p50_us or gpu_p50_us / that of `versus`, over the interleaved repetitions"};
+inline constexpr auto kColdRatioP50 =
+    results::NumberColumn{
+        "cold_ratio_p50", "1",
+        "median of cold_attend_p50_us or gpu_p50_us / that of `versus`, over the interleaved repetitions"}
+        .called("cold / baseline");
 inline constexpr results::NumberColumn kColdRatioCiLow{
     "cold_ratio_ci_low", "1",
     "lower end of the interval of cold_ratio_p50, with the confidence of ratio_p50's"};

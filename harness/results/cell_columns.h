@@ -29,7 +29,8 @@ inline constexpr auto kLayerSpecs =
 inline constexpr auto kBitsPerValue =
     NumberColumn{"bits_per_value", "bits",
                  "stored bits of a K or V value, scales and zero points included; mean over the layers"}
-        .stage();
+        .stage()
+        .called("bits");
 inline constexpr auto kExperiment =
     TextColumn{"experiment", "", "name of the experiment in the config"}.axis("{}");
 inline constexpr auto kPhase =
@@ -75,10 +76,11 @@ inline constexpr IntegerColumn kBytesPayload{"bytes_payload", "bytes", "encoded 
 inline constexpr IntegerColumn kBytesMetadata{"bytes_metadata", "bytes",
                                               "scales, zero points, block tables and scores, as allocated"};
 inline constexpr IntegerColumn kBytesSlack{"bytes_slack", "bytes", "reserved for K and V but not in use"};
-inline constexpr IntegerColumn kBytesWorkspacePeak{
-    "bytes_workspace_peak", "bytes",
-    "largest scratch buffers at once during the steps: partial results, scores, decoded or "
-    "sliced copies"};
+inline constexpr auto kBytesWorkspacePeak =
+    IntegerColumn{"bytes_workspace_peak", "bytes",
+                  "largest scratch buffers at once during the steps: partial results, scores, decoded or "
+                  "sliced copies"}
+        .called("workspace");
 inline constexpr IntegerColumn kBytesCopied{
     "bytes_copied", "bytes",
     "decode: bytes moved by growth and slicing in `steps` steps; growth: in all steps"};
@@ -101,9 +103,10 @@ inline constexpr IntegerColumn kBytesRead{
     "bytes_read", "bytes",
     "K, V, scales and zero points that one step's attention reads, and bytes that a selection reads to "
     "choose; payload + metadata are held"};
-inline constexpr NumberColumn kHeldBytesPerToken{
-    "held_bytes_per_token", "bytes",
-    "payload + metadata + slack + disk over all tokens given, evicted ones included"};
+inline constexpr auto kHeldBytesPerToken =
+    NumberColumn{"held_bytes_per_token", "bytes",
+                 "payload + metadata + slack + disk over all tokens given, evicted ones included"}
+        .called("bytes a token");
 inline constexpr IntegerColumn kKeepsAll{
     "keeps_all", "",
     "1: the retention's budget is not below the sequence, so nothing was evicted; 0: tokens were evicted; "
@@ -137,10 +140,12 @@ inline constexpr auto kArmColumns = column_list(kArm, kChunkTokens);
 inline constexpr TextColumn kVersus{"versus", "",
                                     "baseline of times or losses: a variant, or in prefill an arm"};
 inline constexpr auto kVerdict =
-    TextColumn{"verdict", "",
-               "times: baseline, faster, slower, ambiguous, or aa_test (the baseline against itself); "
-               "losses: baseline, worse, better, negligible, ambiguous, or identical"}
-        .one_of("baseline aa_test faster slower ambiguous worse better negligible identical");
+    TextColumn{
+        "verdict", "",
+        "times: baseline, faster, slower, ambiguous, unreliable (the baseline is noisy or differs from "
+        "itself), or aa_test (the baseline against itself); "
+        "losses: baseline, worse, better, negligible, ambiguous, or identical"}
+        .one_of("baseline aa_test faster slower ambiguous unreliable worse better negligible identical");
 inline constexpr auto kVersusColumns = column_list(kVersus);
 
 inline constexpr auto kVerdictColumns = column_list(kVersus, kVerdict);
@@ -158,6 +163,8 @@ inline constexpr auto kModelCellColumns = column_list(kBytesState, kKOrder);
 
 // Verdict of the baseline measured a second time; older tables say "null".
 inline constexpr const char* kAaVerdict = "aa_test";
+// The verdict where the baseline's own times allow none.
+inline constexpr const char* kUnreliable = "unreliable";
 inline bool is_aa_test(const Row& cell) { return cell[kVerdict] == kAaVerdict || cell[kVerdict] == "null"; }
 
 inline void fail(Row& cell, Status how, std::string why) {

@@ -26,6 +26,7 @@ struct AnyColumn {
   bool is_place = false;          // the axis gives a point's position in a panel, as the length does
   std::string_view key = {};      // the config key that sweeps the axis; empty: none
   bool is_stage = false;          // a part of a cache's spec
+  std::string_view heading = {};  // its title in every table and chart, as "time / baseline"; empty: its name
 
   bool is_named(std::string_view wanted) const;
 };
@@ -62,6 +63,11 @@ struct Column : AnyColumn {
   constexpr Column stage() const {
     Column column = *this;
     column.is_stage = true;
+    return column;
+  }
+  constexpr Column called(std::string_view heading_) const {
+    Column column = *this;
+    column.heading = heading_;
     return column;
   }
 

@@ -123,6 +123,7 @@ std::string columns_json(const Table& table,
       if (!c->key.empty()) column["key"] = c->key;
     }
     if (c->is_stage) column["stage"] = true;
+    if (!c->heading.empty()) column["heading"] = c->heading;
   }
   return all.dump(1) + "\n";
 }

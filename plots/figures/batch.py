@@ -9,6 +9,7 @@ from figures.figure import Tables, figure
 from marks import in_focus, legend_focus, panels, scale, text, tips, variant_axis
 from messages import place, span, times, titled
 from prepare import of_experiment, with_absent, with_panel
+from ranking import UNRELIABLE
 from style import KINDS, QUIET, bytes_text
 
 KINDS_HELD = {"payload": "bytes_payload", "metadata": "bytes_metadata", "slack": "bytes_slack"}
@@ -64,8 +65,8 @@ def most_and_least(rows: pl.DataFrame) -> str:
 
 def cost_of_padding(rows: pl.DataFrame) -> str | None:
     """The most that padding and its mask cost in time, of the lengths where they were measured."""
-    rows = with_absent(rows, ["ratio_p50", "ratio_ci_low", "ratio_ci_high", "masked_share"], ["variant"])
-    padded = rows.filter(pl.col("variant") == "padded", pl.col("ratio_p50").is_not_null()).sort("ratio_p50")
+    rows = with_absent(rows, ["ratio_p50", "ratio_ci_low", "ratio_ci_high", "masked_share"], ["variant", "verdict"])
+    padded = rows.filter(pl.col("variant") == "padded", pl.col("ratio_p50").is_not_null(), pl.col("verdict").ne_missing(UNRELIABLE)).sort("ratio_p50")
     if padded.is_empty():
         return None
     most = padded.row(-1, named=True)

@@ -10,6 +10,7 @@ import polars as pl
 from families import short
 from figures.figure import Tables, figure
 from labels import with_end_labels
+from known import heading
 from lines import Crossing, Line, crossing, trusted_line
 from marks import click_focus, in_focus, panel_height, panels, text, tips
 from messages import place, titled
@@ -35,7 +36,7 @@ def break_even(tables: Tables):
     if marks.is_empty():
         raise NoData("no two caches, each of at least four lengths, surely cross at a length that was measured")
     style = tables.style.showing(marks["variant"])
-    axis = log_axis(alt.Y, "us", "time of one step, p50 [µs]", marks["us"])
+    axis = log_axis(alt.Y, "us", f"{heading('step_p50_us')} [µs]", marks["us"])
     marks = marks.with_columns(style.short(), text("us", microseconds_text), labelled="fitted")
     marks = with_end_labels(marks, "tokens", "us", axis, panel_height(marks))
     base = alt.Chart().encode(length_axis("tokens", "context [tokens]", rows["seq_len"]), axis)

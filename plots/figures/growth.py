@@ -8,8 +8,9 @@ from figures.figure import Tables, figure
 from families import deciding_stage, short
 from marks import click_focus, doublings, in_families, in_focus, interval, line_and_points, panels, text, tips
 from messages import span, times, titled
-from known import dimensions
+from known import dimensions, heading
 from prepare import NoData, with_absent, with_panel
+from ranking import UNRELIABLE
 from style import length_axis, log_axis, microseconds_text
 
 MAX_POINTS = 2_400  # of all lines together: what a browser draws at once; the maxima always survive
@@ -135,7 +136,7 @@ def growth_total(tables: Tables):
     message = against_baseline(rows, tables.style.baseline)
     style = tables.style.showing(rows["variant"])
     ends = "append_total_ci_low_us", "append_total_ci_high_us"
-    axis = log_axis(alt.Y, "append_total_us", "append and view, summed [µs]", pl.concat([rows[end] for end in ends]))
+    axis = log_axis(alt.Y, "append_total_us", f"{heading('append_total_us')} [µs]", pl.concat([rows[end] for end in ends]))
     rows = in_families(rows, style, "seq_len", "append_total_us", axis)
     base = alt.Chart().encode(
         length_axis("seq_len", "cache length [tokens]", rows["seq_len"]),
@@ -169,7 +170,7 @@ def over(ratio: dict[str, float | None]) -> str:
 def against_baseline(rows: pl.DataFrame, baseline: str | None) -> str | None:
     """At the longest length: whose appends take a time that differs from the baseline's, the longest first, and whose do not."""
     longest = rows.filter(pl.col("seq_len") == pl.col("seq_len").max(), pl.col("panel") == pl.col("panel").first())
-    compared = longest.filter(pl.col("append_total_ratio_ci_low").is_not_null()).sort("append_total_ratio_p50", descending=True)
+    compared = longest.filter(pl.col("append_total_ratio_ci_low").is_not_null(), pl.col("verdict").ne_missing(UNRELIABLE)).sort("append_total_ratio_p50", descending=True)
     placed = compared.filter(pl.col("variant").map_elements(
         lambda name: deciding_stage(name, baseline) == "placement", return_dtype=pl.Boolean))  # fmt: skip
     compared = compared if placed.is_empty() else placed  # growing is what placements differ in

@@ -5,12 +5,14 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
+from known import heading
 from marks import in_families, in_focus, interval, legend_focus, length_choice, line_and_points, panels, text, tips, variant_axis
 from messages import at_each_length, count_of_verdicts, place, slowest_and_fastest, titled
 from prepare import NoData, drawable, with_absent, with_panel
+from ranking import UNRELIABLE
 from style import INK, QUIET, bytes_text, length_axis, log_axis, microseconds_text
 
-VERDICTS = {"faster": "#0072B2", "slower": "#D55E00", "ambiguous": "#8a93a0"}
+VERDICTS = {"faster": "#0072B2", "slower": "#D55E00", "ambiguous": "#8a93a0", UNRELIABLE: "#f0c808"}
 
 
 @figure(
@@ -31,7 +33,7 @@ def latency(tables: Tables):
     extremes = pl.concat([rows["step_p50_us"], rows["step_ci_low_us"], rows["step_ci_high_us"]]).drop_nulls()
     message = longest_message(rows)
     style = tables.style.showing(rows["variant"])
-    axis = log_axis(alt.Y, "step_p50_us", "time of one step, p50 [µs]", extremes)
+    axis = log_axis(alt.Y, "step_p50_us", f"{heading('step_p50_us')} [µs]", extremes)
     rows = in_families(rows, style, "seq_len", "step_p50_us", axis)
     base = alt.Chart().encode(
         length_axis("seq_len", "sequence length [tokens]", rows["seq_len"]),
@@ -66,7 +68,7 @@ def longest_message(rows: pl.DataFrame) -> str | None:
     "Step time over the baseline's", "time",
     "Further left is faster; the line at 1 is the baseline. A row is a variant with the 95 % interval of its ratio, blue "
     "or orange where the interval shows a difference and grey where it contains 1. Beside it: the bytes that a sequence "
-    "holds, and the relative L2 error of the output.",
+    "holds, and the relative L2 error of the output. Unreliable: the baseline is noisy or differs from itself.",
     at_one_length=True,
 )
 def ratio(tables: Tables):
@@ -88,13 +90,14 @@ def ratio(tables: Tables):
     against = ", ".join(sorted(set(rows["versus"].drop_nulls())))
     # Beyond these an interval says only that the times were noise; it would squeeze all others.
     ends = ends.clip(rows["ratio_p50"].min() / 3, rows["ratio_p50"].max() * 3)
-    colours = alt.Scale(domain=list(VERDICTS), range=list(VERDICTS.values()))
-    axis = log_axis(alt.X, "ratio_p50", f"time of a step / that of {against}", ends)
+    shown = {verdict: colour for verdict, colour in VERDICTS.items() if verdict != UNRELIABLE or verdict in rows["verdict"]}
+    colours = alt.Scale(domain=list(shown), range=list(shown.values()))
+    axis = log_axis(alt.X, "ratio_p50", heading("ratio_p50", against), ends)
     order = alt.EncodingSortField("ratio_p50", op="mean", order="ascending")
     base = alt.Chart().encode(
         axis,
         variant_axis(sort=order),
-        alt.Color("verdict:N", scale=colours, legend=alt.Legend(title="the interval says", orient="top")),
+        alt.Color("verdict:N", scale=colours, legend=alt.Legend(title="verdict", orient="top")),
         opacity=in_focus(),
         tooltip=tips(
             ratio="ratio_p50_text", interval_95="interval", versus="versus", verdict="verdict", bytes_and_error="beside"

@@ -8,6 +8,7 @@ from families import VariantStyle, short, swept_parameter
 from figures.figure import Tables, figure
 from figures.growth import growth_totals
 from figures.memory import peak_said
+from known import heading
 from marks import in_families, in_focus, interval, length_choice, line_and_points, panels, text, tips
 from messages import at_each_length, titled
 from prepare import NoData, drawable, with_panel
@@ -26,7 +27,7 @@ def parameter_time(tables: Tables):
         text("step_p50_us", microseconds_text), interval("step_ci_low_us", "step_ci_high_us", microseconds_text)
     )
     ends = pl.concat([rows[end] for end in ("step_p50_us", "step_ci_low_us", "step_ci_high_us")]).drop_nulls()
-    axis = log_axis(alt.Y, "step_p50_us", "time of one step, p50 [µs]", ends)
+    axis = log_axis(alt.Y, "step_p50_us", f"{heading('step_p50_us')} [µs]", ends)
     return against_parameter(
         with_panel(rows), tables.style.baseline, axis, "step_p50_us", ("step_ci_low_us", "step_ci_high_us")
     )
@@ -46,7 +47,7 @@ def parameter_memory(tables: Tables):
 def parameter_growth(tables: Tables):
     rows = growth_totals(tables.cells).with_columns(text("append_total_us", microseconds_text))
     ends = "append_total_ci_low_us", "append_total_ci_high_us"
-    axis = log_axis(alt.Y, "append_total_us", "append and view, summed [µs]", pl.concat([rows[end] for end in ends]))
+    axis = log_axis(alt.Y, "append_total_us", f"{heading('append_total_us')} [µs]", pl.concat([rows[end] for end in ends]))
     return against_parameter(rows, tables.style.baseline, axis, "append_total_us", ends)
 
 

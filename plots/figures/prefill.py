@@ -7,6 +7,7 @@ from collections.abc import Callable
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
+from known import heading
 from marks import in_focus, interval, legend_focus, panels, scale, text, tips
 from messages import place, times, titled
 from prepare import of_experiment, with_panel
@@ -44,7 +45,7 @@ def prefill_time(tables: Tables):
     ends = pl.concat([rows[end] for end in ("prefill_p50_us", "prefill_ci_low_us", "prefill_ci_high_us")])
     base = alt.Chart().encode(
         length_axis("seq_len", "prompt length [tokens]", rows["seq_len"]),
-        log_axis(alt.Y, "prefill_p50_us", "time of the prompt, p50 [µs]", ends.drop_nulls()),
+        log_axis(alt.Y, "prefill_p50_us", f"{heading('prefill_p50_us')} [µs]", ends.drop_nulls()),
         tooltip=tips(arm="arm_text", p50="prefill_p50_us_text", interval_95="interval"),
     )
     bar = base.encode(alt.Y("prefill_ci_low_us:Q"), alt.Y2("prefill_ci_high_us:Q")).mark_rule(

@@ -14,6 +14,7 @@ from figures.figure import Tables, figure
 from marks import panels, scale, text, tips, variant_axis
 from messages import times, titled
 from prepare import NoData, with_absent
+from ranking import UNRELIABLE
 from style import length_text, microseconds_text
 
 SHAPE = ["kv_heads", "head_dim", "threads"]
@@ -121,12 +122,12 @@ def time_table(cells: pl.DataFrame, names: list[str]) -> alt.TopLevelMixin:
     )
     classes = dict(TIMES.values())
     baselines = rows["versus"].unique()
-    legend = f"time / {baselines[0]}'s" if len(baselines) == 1 else "time / baseline's"
+    legend = f"attention / {baselines[0] if len(baselines) == 1 else 'baseline'}"
     written = [text(column, "{:.3f}".format) for column in ("ratio", "ratio_low", "ratio_high")]
     tooltip = tips(versus="versus", ratio="ratio_text", low="ratio_low_text", high="ratio_high_text", time="us_text")
     style = HeatStyle(legend, classes, len(TIMES), tooltip)
     drawn = heat_table(rows.with_columns(*written, text("us", microseconds_text)), names, style)
-    return titled(drawn, fastest_and_slowest(rows.filter(pl.col("ratio_low").is_not_null() & (pl.col("variant") != pl.col("versus")))))
+    return titled(drawn, fastest_and_slowest(rows.filter(pl.col("ratio_low").is_not_null(), pl.col("variant") != pl.col("versus"), pl.col("verdict").ne_missing(UNRELIABLE))))
 
 
 def fastest_and_slowest(rows: pl.DataFrame) -> str | None:
@@ -159,7 +160,7 @@ def at_temperature(cells: pl.DataFrame, temperature: str, prefix: str, us: str) 
     heads = (pl.col(name).cast(pl.Int64) for name in ("q_heads", *SHAPE[:2]))
     unknown = pl.lit(None, pl.Float64)  # intervals of hot attends: those of steps have appends in them
     return cells.select(
-        "variant", "seq_len", *SHAPE, "versus", "multiply_add_peak_per_s", "err_kernel_rel_l2", "cold_ceiling_gbps",
+        "variant", "seq_len", *SHAPE, "versus", "verdict", "multiply_add_peak_per_s", "err_kernel_rel_l2", "cold_ceiling_gbps",
         *(pl.col(prefix + column).alias(column) for column in columns),
         us=pl.col(us),
         low_us=pl.col("cold_ci_low_us") if prefix else unknown,

@@ -7,18 +7,15 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import comb
 from pathlib import Path
 
-import polars as pl
 from claims import is_reproduction
 from columns import BadResults
 from data import Run, by_host, load_run, read_rows
 from page import nested
-from prepare import is_aa_test, with_absent
+from trust import Trust, trust_of
 
 MARK = "kvlab-site.txt"  # in the folder of a site
-CHANCE = 0.05  # that an A/A test leaves out 1 though nothing differs
 
 
 @dataclass(frozen=True)
@@ -44,22 +41,8 @@ class Folder:
         return [str(finding) for finding in self.run.env.get("findings") or []]
 
     @property
-    def aa(self) -> tuple[int, int]:
-        """(A/A tests, those whose interval leaves out 1)."""
-        rows = with_absent(self.run.cells, ["ratio_ci_low", "ratio_ci_high"]).filter(is_aa_test())
-        rows = rows.filter(pl.col("ratio_ci_low").is_not_null())
-        apart = rows.filter((pl.col("ratio_ci_low") > 1) | (pl.col("ratio_ci_high") < 1))
-        return rows.height, apart.height
-
-    @property
-    def aa_failed(self) -> bool:
-        """More leave out 1 than chance explains, of intervals that do so in 5 % of all tests."""
-        tests, apart = self.aa
-        return apart > 0 and by_chance(tests, apart) < CHANCE
-
-    @property
-    def noisy(self) -> int:
-        return with_absent(self.run.cells, [], ["noise"]).filter(pl.col("noise").is_not_null()).height
+    def trust(self) -> Trust:
+        return trust_of(self.run.cells)
 
 
 @dataclass(frozen=True)
@@ -68,11 +51,6 @@ class Claims:
     name: str
     folder: Path
     rows: list[dict[str, str]]
-
-
-def by_chance(tests: int, apart: int) -> float:
-    """The probability that so many or more of so many tests leave out 1 though nothing differs."""
-    return sum(comb(tests, k) * CHANCE**k * (1 - CHANCE) ** (tests - k) for k in range(apart, tests + 1))
 
 
 def collect(roots: list[Path]) -> tuple[list[Folder], list[Claims], list[tuple[Path, str]]]:

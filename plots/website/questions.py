@@ -49,7 +49,7 @@ class Question:
         def key(pair: tuple[Answer, Point]) -> tuple:
             answer, point = pair
             size, ranked = point.length or 0, sum(line.status == "ok" for line in point.lines)
-            return (not answer.folder.aa_failed, *((ranked, size) if point.measure in ("kl_mean", "err_rel_l2") else (size, ranked)))
+            return (not answer.folder.trust.aa_failed, *((ranked, size) if point.measure in ("kl_mean", "err_rel_l2") else (size, ranked)))
 
         return max(((answer, point) for answer in self.answers for point in answer.points), key=key)
 

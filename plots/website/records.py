@@ -48,7 +48,6 @@ def rounded(value: float | None):
 
 def folder_data(folder: Folder, number: int) -> dict:
     """Facts about the folder for every page that shows one of its cells."""
-    tests, apart = folder.aa
     return {
         "number": number,
         "name": folder.name,
@@ -58,10 +57,10 @@ def folder_data(folder: Folder, number: int) -> dict:
         "configPage": f"configs/{slug(folder.config)}.html",
         "commit": folder.commit,
         "dirty": folder.dirty,
-        "aaTests": tests,
-        "aaApart": apart,
-        "aaFailed": folder.aa_failed,
-        "noisy": folder.noisy,
+        "aaTests": folder.trust.tests,
+        "aaApart": folder.trust.apart,
+        "aaFailed": folder.trust.aa_failed,
+        "noisy": folder.trust.noisy,
         "cells": folder.run.cells.height,
         "failed": folder.run.cells.filter(pl.col("status") == "failed").height,
         "findings": folder.findings,

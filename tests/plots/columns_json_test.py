@@ -100,7 +100,7 @@ def test_meanings_are_tooltips_of_the_report(tmp_path):
         reported(folder)
     meaning = "step_p50_us [us]: append + &lt;view&gt; + attend"
     page = (described / "report.html").read_text()
-    assert f'<button type="button" class="sort" aria-description="{meaning}">step, p50 / ' in page
+    assert f'<button type="button" class="sort" aria-description="{meaning}">time / ' in page
     assert f'<span class="tip" aria-hidden="true">{meaning}</span>' in page
     assert f'<abbr title="{meaning}"><a href="#column-step_p50_us">step_p50_us</a></abbr>' in page
     assert '<dt id="column-step_p50_us">step_p50_us [us]</dt><dd>append + &lt;view&gt; + attend</dd>' in page

@@ -7,9 +7,9 @@ import pytest
 import whiskers
 from data import load_run, with_memory
 from decision import points as points_of
-from page import reasons
-from ranking import MEASURES, STEP, ranking
+from ranking import MEASURES, STEP, UNRELIABLE, ranking
 from tables import CELL
+from trust import causes, with_trusted_verdicts
 from prepare import with_absent
 from synthetic import MANY, synthetic_run
 from synthetic_models import budget_cells
@@ -145,8 +145,8 @@ def test_the_table_is_in_the_order_of_the_ranking_and_marks_the_best():
 
 def test_columns_are_those_that_the_point_can_fill():
     (point,) = points(cells())
-    assert [heading.words for heading in point.headings] == ["variant", "step, p50 / contiguous", "bytes a token", "bits", "error, rel. L2", "verdict"]
-    times = column(point, "step")
+    assert [heading.words for heading in point.headings] == ["variant", "time / contiguous", "bytes a token", "bits", "error, rel. L2", "verdict"]
+    times = column(point, "time")
     assert (times["concat"].text, times["concat"].below, times["concat"].value) == ("4.00 (3.90–4.10)", "400 µs", 4)
     assert times["contiguous"].value == 1 and 'class="baseline"' in times["contiguous"].drawn
     assert 'class="slower"' in times["concat"].drawn and 'class="faster"' in times["contiguous/f16"].drawn
@@ -157,10 +157,10 @@ def test_columns_are_those_that_the_point_can_fill():
 
 def test_dots_lie_on_one_axis():
     (point,) = points(cells())
-    middles = {name: float(cell.drawn.partition('cx="')[2].partition('"')[0]) for name, cell in column(point, "step").items()}
-    ratios = {name: cell.value for name, cell in column(point, "step").items()}
+    middles = {name: float(cell.drawn.partition('cx="')[2].partition('"')[0]) for name, cell in column(point, "time").items()}
+    ratios = {name: cell.value for name, cell in column(point, "time").items()}
     assert sorted(middles, key=middles.get) == sorted(ratios, key=ratios.get)
-    ones = {cell.drawn.partition('class="one" d="M')[2].partition(" ")[0] for cell in column(point, "step").values()}
+    ones = {cell.drawn.partition('class="one" d="M')[2].partition(" ")[0] for cell in column(point, "time").values()}
     assert len(ones) == 1 and float(ones.pop()) == middles["contiguous"]
 
 
@@ -200,12 +200,49 @@ def test_noise_stands_beside_its_verdict():
     assert {name: cell.noise for name, cell in column(point, "verdict").items()} == {"contiguous": "", "paged": "", "concat": "others took 40 %"}
 
 
+WIDE, TAKEN = "the step's interval reaches to {} times its lower end", "other processes took {} % of the processors"
+
+
+def test_each_cause_of_noise_is_one_line_with_its_count_and_its_worst():
+    noise = [WIDE.format("1.9"), WIDE.format("6.3"), f"{TAKEN.format(40)}; {WIDE.format('2.0')}"]
+    rows = [{"status": "ok", "noise": said, "cell": f"cell {at}", "variant": f"variant {at}"} for at, said in enumerate(noise)]
+    found = causes(rows, "noise")
+    assert [(c.count, c.worst, c.cell, len(c.variants)) for c in found] == [(3, noise[1], "cell 1", 3), (1, TAKEN.format(40), "cell 2", 1)]
+
+
+@pytest.mark.parametrize(("noise", "itself", "said"), [
+    ("others took 40 %", 0.98, "the baseline `contiguous` is noisy (others took 40 %)"),
+    (None, 1.34, "the baseline `contiguous` takes 3.05 (1.34–6.91) of its own time"),
+    (None, 0.98, None),
+])  # fmt: skip
+def test_a_baseline_that_cannot_be_trusted_gives_no_verdict(noise, itself, said):
+    """Whatever the intervals say: concat's is 3.90 to 4.10."""
+    aa = cells(DECODE[:1], verdict="aa_test", versus="contiguous", ratio_p50=3.05, ratio_ci_low=itself, ratio_ci_high=6.91, noise=None)
+    rows = pl.concat([cells(DECODE[:1], noise=noise), cells(DECODE[:6]).slice(1), aa], how="diagonal_relaxed")
+    (point,) = points(with_trusted_verdicts(rows))
+    verdicts = {name: cell.text for name, cell in column(point, "verdict").items()}
+    assert verdicts.pop("contiguous") == "baseline"
+    assert (set(verdicts.values()) == {UNRELIABLE}) == (said is not None)
+    assert point.sentences[0].startswith(f"At 1K tokens, no variant is called faster or slower: {said}." if said else "At 1K tokens, `contiguous/f16` is fastest")
+    assert any(line.place for line in point.lines) == (said is None)
+
+
+def test_the_verdict_is_on_the_times_that_are_shown():
+    """In a growth run those of all appends, whatever the last step says."""
+    totals = {f"append_total_ratio{end}": value for end, value in (("_p50", 2.0), ("_ci_low", 1.9), ("_ci_high", 2.1))}
+    (point,) = points(cells(DECODE[:2], append_total_us=pl.Series([5.0])[0], **totals))
+    assert column(point, "all appends / contiguous")["paged"].text == "2.00 (1.90–2.10)"
+    assert column(point, "verdict")["paged"].text == "slower"  # its step is ambiguous
+
+
 def test_what_could_not_run_is_in_the_table_and_grouped_by_its_reason():
     rows = pl.concat([cells(DECODE[:3], status="unsupported", reason="no such kernel"), cells(DECODE[3:4]),
                       cells(DECODE[4:5], status="out_of_memory", reason="needs 96 GiB")], how="diagonal_relaxed")  # fmt: skip
-    assert reasons(rows.filter(pl.col("status") != "ok"), "reason") == [
-        ("unsupported", "no such kernel", ["contiguous", "paged", "concat"]),
-        ("out of memory", "needs 96 GiB", ["contiguous/q4_0"]),
+    rows = rows.with_columns(cell="variant")
+    found = causes(rows.filter(pl.col("status") != "ok").rows(named=True), "reason")
+    assert [(c.status, c.worst, c.count, c.variants) for c in found] == [
+        ("unsupported", "no such kernel", 3, ["contiguous", "paged", "concat"]),
+        ("out of memory", "needs 96 GiB", 1, ["contiguous/q4_0"]),
     ]
     told = {line.name: line.reason for line in points(rows)[0].lines if line.status != "ok"}
     assert told == {**dict.fromkeys(["contiguous", "paged", "concat"], "no such kernel"), "contiguous/q4_0": "needs 96 GiB"}

@@ -50,7 +50,7 @@ def check_bytes(spec, files):
 
 def check_latency(spec, files):
     cells = files.common()
-    assert title(spec, "y") == "time of one step, p50 [µs]"
+    assert title(spec, "y") == "step, p50 [µs]"
     for mark in ("line", "point"):
         want = points((row["variant"], row["seq_len"], row["step_p50_us"]) for row in cells)
         assert drawn(spec, mark, "color", "x", "y") == want
@@ -62,7 +62,7 @@ def check_latency(spec, files):
 
 def check_ratio(spec, files):
     cells = [row for row in files.common() if row["ratio_p50"]]
-    assert title(spec, "x") == f"time of a step / that of {BASELINE}"
+    assert title(spec, "x") == f"time / {BASELINE}"
     want = points((row["variant"], row["ratio_p50"], row["verdict"]) for row in cells)
     assert drawn(spec, "point", "y", "x", "color") == want
     want = points((row["variant"], row["ratio_ci_low"], row["ratio_ci_high"]) for row in cells)
@@ -270,7 +270,7 @@ def check_prefill_workspace(spec, files):
 
 def check_prefill_time(spec, files):
     cells = files.of("prefill")
-    assert title(spec, "y") == "time of the prompt, p50 [µs]"
+    assert title(spec, "y") == "prompt, p50 [µs]"
     want = points((arm(row), row["seq_len"], row["prefill_p50_us"]) for row in cells)
     for mark in ("line", "point"):
         assert drawn(spec, mark, "color", "x", "y") == want

@@ -24,8 +24,8 @@ def test_a_figure_is_named_by_what_it_draws_and_by_its_message(text, name):
 
 def test_noise_is_said_where_cells_are_counted():
     """With 35 of 42 disturbed, '42 ok' alone would mislead; the noise of one that failed is not counted."""
-    rows = [("ok", "others took 40 %")] * 35 + [("ok", None)] * 7 + [("failed", "others took 40 %")]
-    assert status_counts(pl.DataFrame(rows, schema=["status", "noise"], orient="row")) == [("ok", 42), ("failed", 1), ("noisy", 35)]
+    rows = [("ok", "others took 40 %", 1.0)] * 35 + [("ok", None, 1.0)] * 7 + [("failed", "others took 40 %", None)]
+    assert status_counts(pl.DataFrame(rows, schema=["status", "noise", "step_p50_us"], orient="row")) == [("ok", 42), ("failed", 1), ("noisy", 35)]
 
 
 @pytest.mark.parametrize(("layers", "of", "said"), [(1, 32, "one layer of 32"), (2, 32, "2 layers of 32"), (24, 24, "all 24 layers"),

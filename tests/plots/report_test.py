@@ -42,3 +42,21 @@ def test_several_runs_share_one_report(tmp_path):
 def test_a_run_without_growth_says_so(tmp_path):
     reported(synthetic_run(tmp_path / "run", lengths=(256,)))
     assert left_out(tmp_path / "run")["growth"] == "no growth experiment was run"
+
+
+def test_a_run_of_noise_says_so_before_its_answers(tmp_path):
+    """And what to do; its A/A tests, whose intervals are as wide as the noise, are no good sign."""
+    folder = synthetic_run(tmp_path / "run", lengths=(256,))
+    with (folder / "cells.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for quiet in (1, 2):  # one quiet cell of three, and two
+        for at, row in enumerate(rows):
+            row["noise"] = "" if at % 3 < quiet else f"the step's interval reaches to {2 + at}.5 times its lower end"
+        write_csv(folder / "cells.csv", list(rows[0]), rows)
+        reported(folder)
+        first = (folder / "report.html").read_text().partition('<section id="answers"')[2]
+        before = first.partition('data-point="0"')[0]
+        assert ("so these times say little. Close other programs, leave cores free (--threads)" in before) == (quiet == 1)
+        pill = first.partition("found a difference")[0].rpartition('<span class="tag ')[2]
+        assert pill.startswith("noisy" if quiet == 1 else "reproduced")
+        assert len(first.partition("Reasons")[2].partition("</details>\n")[0].split("interval reaches")) == 2  # one line, its worst

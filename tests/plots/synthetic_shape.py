@@ -55,11 +55,16 @@ TEXTS = """cell variant device experiment phase workload lengths arm status reas
     peer_version noise tier_bound simulated task query usable""".split() + STAGES[:-1]
 
 
+HEADINGS = {"step_p50_us": "step, p50", "prefill_p50_us": "prompt, p50", "ratio_p50": "time / baseline", "append_total_us": "all appends",
+            "append_total_ratio_p50": "all appends / baseline", "held_bytes_per_token": "bytes a token", "bits_per_value": "bits",
+            "err_rel_l2": "error, rel. L2", "kl_mean": "KL, mean"}  # fmt: skip
+
+
 def described() -> list[dict]:
     """columns.json: what charts have to know of the columns."""
-    names = dict.fromkeys([*TEXTS, *AXES, *WRITERS])
+    names = dict.fromkeys([*TEXTS, *AXES, *WRITERS, *HEADINGS])
     return [
-        {"name": name, "type": "text" if name in TEXTS else "number", "experiments": WRITERS.get(name, []),
+        {"name": name, "type": "text" if name in TEXTS else "number", "experiments": WRITERS.get(name, []), "heading": HEADINGS.get(name, ""),
          **({"axis": True} if name in AXES else {}), **({"title": AXES[name]} if AXES.get(name) else {})}
         for name in sorted(names, key=lambda name: list(AXES).index(name) if name in AXES else -1)
     ]  # fmt: skip
@@ -71,4 +76,5 @@ def learn_names(names) -> None:
     from known import learn
 
     axes = {name: Column(name, is_axis=True, title=title or "") for name, title in AXES.items()}
+    axes |= {name: Column(name, heading=heading) for name, heading in HEADINGS.items()}
     learn(pl.DataFrame([with_stages({"variant": name}) for name in ["contiguous", *names]], infer_schema_length=None), axes)

@@ -19,7 +19,8 @@ inline constexpr auto kUnfreezeP50Us =
     results::NumberColumn{"unfreeze_p50_us", "us",
                           "checkpoint: time to restore a sequence from a snapshot in memory"}
         .formerly("restore_p50_us");
-inline constexpr results::NumberColumn kForkP50Us{"fork_p50_us", "us", "checkpoint: time to fork a sequence"};
+inline constexpr auto kForkP50Us =
+    results::NumberColumn{"fork_p50_us", "us", "checkpoint: time to fork a sequence"}.called("fork, p50");
 inline constexpr results::IntegerColumn kSavedBytes{"saved_bytes", "bytes",
                                                     "checkpoint: size of a saved sequence's file"};
 inline constexpr results::IntegerColumn kForkBytes{

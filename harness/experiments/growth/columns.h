@@ -5,18 +5,21 @@
 
 namespace kv::experiments {
 
-inline constexpr results::NumberColumn kAppendTotalUs{
-    "append_total_us", "us",
-    "growth: append + view of all steps from an empty cache on, reallocations included; median over "
-    "repetitions"};
+inline constexpr auto kAppendTotalUs =
+    results::NumberColumn{
+        "append_total_us", "us",
+        "growth: append + view of all steps from an empty cache on, reallocations included; median over "
+        "repetitions"}
+        .called("all appends");
 inline constexpr results::NumberColumn kAppendTotalCiLowUs{
     "append_total_ci_low_us", "us",
     "lower end of the 95 % interval of append_total_us (Student's, over repetitions)"};
 inline constexpr results::NumberColumn kAppendTotalCiHighUs{
     "append_total_ci_high_us", "us", "upper end of the 95 % interval of append_total_us"};
-inline constexpr results::NumberColumn kAppendTotalRatio{
-    "append_total_ratio_p50", "1",
-    "growth: append_total_us / that of `versus`, over the interleaved repetitions"};
+inline constexpr auto kAppendTotalRatio =
+    results::NumberColumn{"append_total_ratio_p50", "1",
+                          "growth: append_total_us / that of `versus`, over the interleaved repetitions"}
+        .called("all appends / baseline");
 inline constexpr results::NumberColumn kAppendTotalRatioCiLow{
     "append_total_ratio_ci_low", "1",
     "lower end of the interval of append_total_ratio_p50, so wide that all of the sweep point are right "

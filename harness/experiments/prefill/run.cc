@@ -304,16 +304,18 @@ constexpr auto kPrefillGroups = joined(kOfCells, kOwnOfPrefill, kOfOutputs, kOfC
 constexpr const results::Table* kPrefillTables[] = {&measure::kSamples};
 
 const TableColumn kPrefillTable[] = {
-    {"workspace",
+    {results::kBytesWorkspacePeak.heading,
      [](const results::Row& row) { return io::human_bytes(row[results::kBytesWorkspacePeak].value_or(0)); }},
-    {"prefill p50, us (95 %)",
+    {measure::kPrefillP50Us.heading,
      [](const results::Row& row) {
        return with_interval(row[measure::kPrefillP50Us], row[measure::kPrefillCiLowUs],
                             row[measure::kPrefillCiHighUs], "%.0f");
-     }},
-    {"tokens/s", [](const results::Row& row) { return number(row[measure::kPrefillTokensPerS], "%.0f"); }},
+     },
+     ", us (95 %)"},
+    {measure::kPrefillTokensPerS.heading,
+     [](const results::Row& row) { return number(row[measure::kPrefillTokensPerS], "%.0f"); }},
     kErrorText,
-    {"time / materialised", verdict_text}};
+    kRatioText};
 
 constinit const Experiment kPrefill{
     .info = {.name = "prefill",

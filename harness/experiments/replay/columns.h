@@ -57,7 +57,8 @@ inline constexpr results::NumberColumn kGoodShareCiLow{
     "good_share_ci_low", "1", "lower end of the 95 % interval of good_share (bootstrap over clusters)"};
 inline constexpr results::NumberColumn kGoodShareCiHigh{"good_share_ci_high", "1",
                                                         "upper end of the 95 % interval of good_share"};
-inline constexpr results::NumberColumn kGoodputPerS{"goodput_per_s", "1/s", "good requests / served_s"};
+inline constexpr auto kGoodputPerS =
+    results::NumberColumn{"goodput_per_s", "1/s", "good requests / served_s"}.called("good requests/s");
 inline constexpr results::NumberColumn kGoodputPerSCiLow{
     "goodput_per_s_ci_low", "1/s",
     "lower end of the 95 % interval of goodput_per_s: good_share's at the same rate"};

@@ -87,7 +87,8 @@ std::string most_sensitive(std::span<const results::Row* const> cells) {
 constexpr std::array kSensitivityTable{
     TableColumn{"layer", [](const results::Row& row) { return number(row[kSensitiveLayer], "%.0f"); }},
     TableColumn{"side", [](const results::Row& row) { return row[kSensitiveSide]; }},
-    TableColumn{"KL mean", [](const results::Row& row) { return number(row[measure::kKlMean], "%.2e"); }},
+    TableColumn{measure::kKlMean.heading,
+                [](const results::Row& row) { return number(row[measure::kKlMean], "%.2e"); }},
     TableColumn{"KL by sum", [](const results::Row& row) { return number(row[kPredictedKl], "%.2e"); }}};
 
 }  // namespace

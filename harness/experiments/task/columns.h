@@ -33,7 +33,8 @@ inline constexpr auto kUsable =
         "task: no, where the full f32 cache gives fewer answers than `floor` asks for: the model "
         "cannot do the task, and losing it says nothing about a cache"}
         .one_of("yes no");
-inline constexpr results::NumberColumn kAccuracy{"accuracy", "1", "task: right / batch"};
+inline constexpr auto kAccuracy =
+    results::NumberColumn{"accuracy", "1", "task: right / batch"}.called("right answers");
 inline constexpr results::NumberColumn kAccuracyCiLow{"accuracy_ci_low", "1",
                                                       "lower end of accuracy's 95 % interval (Wilson)"};
 inline constexpr results::NumberColumn kAccuracyCiHigh{"accuracy_ci_high", "1",

@@ -17,7 +17,9 @@ double compute_rel_l2(std::span<const double> got, std::span<const double> want)
 }  // namespace
 
 const Metric rel_l2{
-    .column = {"err_rel_l2", "1", "L2 norm of the difference over the L2 norm of FP64"},
+    .column =
+        results::NumberColumn{"err_rel_l2", "1", "L2 norm of the difference over the L2 norm of FP64"}.called(
+            "error, rel. L2"),
     .better = "lower",
     .of = Metric::Of::kOutputs,
     .over = Metric::Over::kMean,

@@ -4,7 +4,7 @@ import json
 import sys
 
 import pytest
-from program import ENV, assert_refused, change_row, kvlab, succeeded, table
+from program import ENV, assert_refused, change_row, kvlab, succeeded, table, write_table
 
 
 def parsed(*args, code=0):
@@ -30,6 +30,9 @@ def test_summary(results):
     assert len(summary["answers"]) == 3 * len(points)
     by_key = {row["cell"]: row for row in rows}
     for answer in summary["answers"]:
+        if answer["cell"] is None:  # on a noisy machine
+            assert answer["question"] == "fastest" and answer["text"].startswith("not said: the baseline ")
+            continue
         best = by_key[answer["cell"]]
         assert best["variant"] == answer["variant"]
         if answer["question"] == "smallest":
@@ -37,6 +40,22 @@ def test_summary(results):
         if answer["question"] == "fastest" and best["experiment"] == "decode" and best["verdict"] != "baseline":
             assert answer["value"]["value"] == pytest.approx(float(best["ratio_p50"]))
             assert answer["value"]["interval"] == [float(best["ratio_ci_low"]), float(best["ratio_ci_high"])]
+
+
+def test_an_older_folder_beside_a_noisy_baseline_has_no_verdict(copy):
+    """Whatever its cells.csv says."""
+    rows = table(copy / "cells.csv")
+    for row in rows:
+        if row["verdict"] == "baseline":
+            row["noise"] = "the hypervisor took 40 % of the processors"
+        elif row["verdict"] != "aa_test":
+            row["verdict"] = "slower"
+    write_table(copy / "cells.csv", rows)
+    summary = parsed("summary", copy)
+    assert {cell["verdict"] for cell in summary["cells"]} == {"baseline", "aa_test", "unreliable"}
+    fastest = [answer for answer in summary["answers"] if answer["question"] == "fastest"]
+    assert fastest and all(answer["cell"] is None and answer["text"] == "not said: the baseline is noisy" for answer in fastest)
+    assert " slower" not in succeeded(kvlab("summary", copy, "--table", "full")).stdout
 
 
 def test_a_run_prints_its_summary_alone(config, tmp_path):

@@ -5,11 +5,13 @@
 #include <regex>
 #include <sstream>
 
+#include "harness/experiments/cell_text.h"
 #include "harness/io/aligned_text.h"
 #include "harness/measure/roofline_columns.h"
 #include "harness/measure/tier_columns.h"
 #include "harness/measure/time_columns.h"
 #include "harness/results/cell_columns.h"
+#include "harness/verify/metrics/list.h"
 
 namespace kv {
 namespace {
@@ -62,20 +64,6 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-TEST(Summary, RatiosToTwoBaselinesAreNotCompared) {
-  std::vector<results::Row> cells{
-      cell("contiguous", 512, "baseline", 1.0), cell("contiguous/bf16", 512, "faster", 0.5),
-      cell("contiguous/f16", 512, "baseline", 1.0), cell("contiguous/q8_0", 512, "faster", 0.8)};
-  for (size_t at = 0; at < cells.size(); ++at) {
-    const double us = 100.0 - 20.0 * static_cast<double>(at);
-    cells[at][measure::kStepP50Us] = us;
-    cells[at][measure::kStepCiLowUs] = us - 1.0;
-    cells[at][measure::kStepCiHighUs] = us + 1.0;
-  }
-  const std::string text = cli::summary(cells, {});
-  EXPECT_TRUE(std::regex_search(text, std::regex("fastest +contiguous/q8_0 +\\d"))) << text;
-}
-
 TEST(Summary, OfAFewSweepPointsIsATableEachThatFits) {
   const std::string text = cli::summary(cells_at({512, 4096}), {.full = true});
   EXPECT_NE(text.find("decode, gaussian, batch 1, 4096 tokens, 32/32 heads of 128, 1 thread\n"),
@@ -100,7 +88,7 @@ TEST(Summary, AnswersFirstAtTheLongestLength) {
   EXPECT_NE(lines[2].find("decode, 4096 tokens"), std::string::npos) << lines[2];
   EXPECT_NE(lines[2].find("fastest"), std::string::npos) << lines[2];
   EXPECT_NE(lines[2].find("paged(block=64)"), std::string::npos) << lines[2];
-  EXPECT_NE(lines[2].find("time 0.55 (0.54–0.56)"), std::string::npos) << lines[2];
+  EXPECT_NE(lines[2].find("time / baseline 0.55 (0.54–0.56)"), std::string::npos) << lines[2];
   EXPECT_NE(lines[3].find("100 bytes/token"), std::string::npos) << lines[3];
   EXPECT_NE(lines[4].find("most exact  contiguous"), std::string::npos) << lines[4];
   EXPECT_NE(lines[4].find("error 1.0e-02"), std::string::npos) << lines[4];
@@ -137,17 +125,6 @@ TEST(Summary, SaysWhichPartOfTheModelWasMeasured) {
   EXPECT_NE(text.find("256 bytes/token, 1 of 32 layers"), std::string::npos) << text;
 }
 
-// "+ n": whose interval reaches the fastest's, and whose value is the same.
-TEST(Summary, CountsThoseThatAreAsGood) {
-  std::vector<results::Row> cells = cells_at({512});
-  cells.back()[results::kStatus] = results::Status::kOk;
-  cells.push_back(cell("paged", 512, "faster", 0.53));
-  cells.push_back(cell("segmented", 512, "faster", 0.60));
-  const std::string text = cli::summary(cells);
-  EXPECT_NE(text.find("+ 1 "), std::string::npos)
-      << text;  // 0.52 to 0.54 reaches 0.51 to 0.53, 0.59 does not
-}
-
 // Whatever the sweep: every experiment, many lengths, many variants, a narrow terminal.
 TEST(Summary, HasAtMostFortyLinesThatFit) {
   std::vector<results::Row> cells;
@@ -180,17 +157,33 @@ TEST(Summary, HasAtMostFortyLinesThatFit) {
   EXPECT_GT(lines_of(cli::summary(cells, {.full = true})).size(), 7000u);
 }
 
-// A difference is one to either side; cells that were noisy are counted among those that were timed.
-TEST(Summary, CountsDifferencesAndNoise) {
-  std::vector<results::Row> cells;
-  for (const double ratio : {0.9, 1.0, 1.1}) {
-    cells.push_back(cell("contiguous", 512, results::kAaVerdict, ratio));
+// The baseline's own times allow no verdict: nothing is called the fastest, and a run of noise says so first.
+TEST(Summary, NamesNoFastestBesideAnUnreliableBaseline) {
+  std::vector<results::Row> cells{cell("contiguous", 512, "baseline", 1.0),
+                                  cell("paged", 512, "faster", 0.5)};
+  for (results::Row& row : cells) {
+    row[results::kVersus] = row[results::kVerdict] == "baseline" ? "" : "contiguous";
+    row[measure::kNoise] = "a wide interval";
   }
-  cells.push_back(cell("paged", 512, "slower", 1.5));
-  cells.back()[measure::kNoise] = "a wide interval";
-  const std::string text = cli::summary(cells);
-  EXPECT_NE(text.find("A/A test: 2 of 3 comparisons"), std::string::npos) << text;
-  EXPECT_NE(text.find("1 of 4 timed cells"), std::string::npos) << text;
+  cells.push_back(cell("segmented", 512, "faster", 0.4));
+  const std::string before = cli::summary(cells, {.full = true});
+  EXPECT_NE(before.find("0.40 (0.39–0.41) faster"), std::string::npos) << before;
+  cells[1][results::kVerdict] = cells[2][results::kVerdict] = results::kUnreliable;
+  const std::string text = cli::summary(cells, {.full = true});
+  EXPECT_NE(text.find("not said: the baseline is noisy"), std::string::npos) << text;
+  EXPECT_NE(text.find("0.40 (0.39–0.41) unreliable"), std::string::npos) << text;
+  EXPECT_EQ(text.find(" faster"), std::string::npos) << text;
+  const std::vector<std::string> lines = lines_of(text);
+  EXPECT_EQ(lines[1].find("2 of 3 timed cells are noisy"), 0u) << text;
+}
+
+// A column's heading is its definition's, wherever it is shown.
+TEST(Summary, OneHeadingForOneColumn) {
+  EXPECT_EQ(experiments::kErrorText.head, verify::metric::rel_l2.column.heading);
+  const std::string text = cli::summary(cells_at({512}), {.full = true});
+  for (const auto& heading :
+       {measure::kRatioP50.heading, measure::kColdRatioP50.heading, measure::kStepP50Us.heading})
+    EXPECT_NE(text.find(heading), std::string::npos) << heading << text;
 }
 
 // The table of an experiment with many variants shows as many as there is room for.

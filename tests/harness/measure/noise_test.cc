@@ -95,6 +95,51 @@ TEST(Noise, OnlyTimedRowsAreMarked) {
   EXPECT_EQ(rows[2][measure::kNoise], "");
 }
 
+results::Row compared(const char* variant, const char* verdict, double low, double high) {
+  results::Row row = timed(100, 104);
+  row[results::kVariant] = variant;
+  row[results::kVerdict] = verdict;
+  if (row[results::kVerdict] == "baseline") return row;
+  row[results::kVersus] = "contiguous";
+  row[measure::kRatioP50] = (low + high) / 2;
+  row[measure::kRatioCiLow] = low;
+  row[measure::kRatioCiHigh] = high;
+  return row;
+}
+
+// "doubling" is slower by its interval in each case; only a baseline that is quiet and equals itself lets it be called so.
+TEST(Noise, ABaselineThatCannotBeTrustedGivesNoVerdict) {
+  for (const bool noisy : {false, true}) {
+    for (const double low : {0.95, 1.34}) {
+      std::vector<results::Row> rows{
+          compared("contiguous", "baseline", 1, 1), compared("contiguous", results::kAaVerdict, low, 6.91),
+          compared("doubling", "slower", 1.2, 3), compared("concat", "faster", 0.2, 0.3),
+          compared("paged", "slower", 1.5, 2)};
+      rows[0][measure::kNoise] = noisy ? "the step's interval reaches to 2.0 times its lower end" : "";
+      rows[2][measure::kNoise] = "its own noise is no matter";
+      rows[4][results::kVersus] = "contiguous/f16";  // another baseline
+      std::vector<results::Row*> point;
+      for (results::Row& row : rows) point.push_back(&row);
+      measure::withhold_verdicts(point);
+      const bool trusted = !noisy && low < 1;
+      EXPECT_EQ(rows[0][results::kVerdict], "baseline");
+      EXPECT_EQ(rows[1][results::kVerdict], results::kAaVerdict);
+      EXPECT_EQ(rows[2][results::kVerdict], trusted ? "slower" : results::kUnreliable);
+      EXPECT_EQ(rows[3][results::kVerdict], trusted ? "faster" : results::kUnreliable);
+      EXPECT_EQ(rows[4][results::kVerdict], "slower");
+    }
+  }
+}
+
+// New rows are judged so when their noise is known.
+TEST(Noise, IsJudgedWhenItIsMarked) {
+  std::vector<results::Row> rows{compared("contiguous", "baseline", 1, 1),
+                                 compared("doubling", "slower", 1.2, 3)};
+  rows[0][measure::kStepCiHighUs] = 300;
+  measure::mark_noise(rows, measure::NoiseMeter());
+  EXPECT_EQ(rows[1][results::kVerdict], results::kUnreliable);
+}
+
 // A process's own work is not another's: two seconds of ticks, or the share would be made of rounding.
 TEST(Noise, OwnWorkIsNotOthers) {
   const measure::NoiseMeter meter;

@@ -1,0 +1,159 @@
+"""cells.csv and columns.json read alone, and the rules by which sentences speak of them, apart from the code that writes sentences."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+HOME = Path(__file__).resolve().parents[2]
+FOLDERS = [path.parent for path in sorted(HOME.glob("results/**/cells.csv")) if (path.parent / "columns.json").exists()]
+each_folder = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(HOME / "results")))
+UNITS = {"bytes": 1, "B": 1, **{f"{p}iB": 1024 ** (at + 1) for at, p in enumerate("KMGT")}}
+NAME, NUMBER = r"`([^`]+)`", r"([-+\d.,e]+)"
+LIMITS = {"err_rel_l2": 0.2, "kl_mean": 0.1, "loss_change": 0.1}
+SAID = {"err_rel_l2": "an error of at most 0.2", "kl_mean": "a KL divergence of at most 0.1 nats", "loss_change": "a loss of at most 0.1 nats more"}
+
+
+class Cells:
+    def __init__(self, folder: Path):
+        with (folder / "cells.csv").open(encoding="utf-8") as file:
+            self.rows = list(csv.DictReader(file))
+        columns = json.loads((folder / "columns.json").read_text())
+        self.headings = {entry["name"]: entry["heading"] for entry in columns if entry.get("heading")}
+        axes = [entry["name"] for entry in columns if entry.get("axis")]
+        self.axes = [name for name in ("host", *axes) if name in self.rows[0] and name != "chunk_tokens"]
+        self.points: dict[tuple, list[dict]] = {}
+        for row in self.rows:
+            self.points.setdefault(tuple(row[name] for name in self.axes), []).append(row)
+        for point in self.points.values():
+            for row in point:
+                row["judged"] = judged(row, point)
+
+    def longest(self, experiment: str) -> list[list[dict]]:
+        points = [rows for rows in self.points.values() if rows[0]["experiment"] == experiment]
+        most = max(number(rows[0], "seq_len") for rows in points)
+        return [rows for rows in points if number(rows[0], "seq_len") == most]
+
+
+@lru_cache
+def read(folder: Path) -> Cells:
+    return Cells(folder)
+
+
+def number(row: dict, column: str) -> float | None:
+    return float(row[column]) if row.get(column) else None
+
+
+def is_aa(row: dict) -> bool:
+    return row.get("verdict") in ("aa_test", "null")
+
+
+def timed(row: dict) -> bool:
+    return bool(row.get("step_p50_us") or row.get("prefill_p50_us"))
+
+
+def apart(row: dict, ratio: str = "ratio") -> bool:
+    low, high = number(row, f"{ratio}_ci_low"), number(row, f"{ratio}_ci_high")
+    return None not in (low, high) and (low > 1 or high < 1)
+
+
+def baseline_of(row: dict, point: list[dict]) -> list[dict]:
+    """In prefill `versus` is an arm, of the row's own variant."""
+    own = [b for b in point if b["verdict"] == "baseline"]
+    return [b for b in own if row["versus"] in (b["variant"], b.get("arm") if b["variant"] == row["variant"] else None)]
+
+
+def judged(row: dict, point: list[dict]) -> str:
+    """The verdict that the times allow: none beside a baseline that is noisy or differs from itself."""
+    if not row.get("ratio_p50") or is_aa(row) or row["verdict"] == "baseline":
+        return row.get("verdict") or ""
+    tests = [other for other in point if is_aa(other) and other["versus"] == row["versus"]]
+    if any(b.get("noise") for b in baseline_of(row, point)) or any(map(apart, tests)):
+        return "unreliable"
+    return row["verdict"] if not apart(row) else "faster" if number(row, "ratio_ci_high") < 1 else "slower"
+
+
+def pace(row: dict, ratio: str = "") -> tuple | None:
+    ratio = ratio or ("append_total_ratio" if row.get("append_total_ratio_p50") else "ratio")
+    if row.get("verdict") == "baseline" and timed(row):
+        return 1.0, 1.0, 1.0
+    return with_ends(row, f"{ratio}_p50", f"{ratio}_ci_low", f"{ratio}_ci_high")
+
+
+def with_ends(row: dict, column: str, low: str = "", high: str = "") -> tuple | None:
+    value = number(row, column)
+    ends = number(row, low), number(row, high)
+    return None if value is None else (value, value, value) if None in ends else (value, *ends)
+
+
+def row_name(row: dict) -> str:
+    name = row["variant"] + (f"  {row['arm']}" if row.get("arm") else "") + (f" {row['chunk_tokens']}" if row.get("chunk_tokens") else "")
+    return name + ("  [keeps all]" if row.get("keeps_all") == "1" else "") + ("  [A/A test]" if is_aa(row) else "")
+
+
+def shows(shown: str, name: str) -> bool:
+    """Whether a table's text is this name, whose middle it may leave out."""
+    return re.fullmatch(".*".join(map(re.escape, shown.split("…"))), name) is not None
+
+
+def percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.0f} %"
+
+
+def ranged(reach: tuple, pattern: str) -> str:
+    return pattern % reach[0] + (f" ({pattern % reach[1]}–{pattern % reach[2]})" if reach[1] != reach[2] or pattern == "%.2g" else "")
+
+
+def best_of(rows: list[dict], measure) -> tuple[dict | None, list[dict]]:
+    """The row with the least, and those that reach it."""
+    known = [row for row in rows if measure(row)]
+    best = min(known, key=lambda row: measure(row)[0], default=None)
+    return best, [row for row in known if row is not best and measure(row)[1] <= measure(best)[2]]
+
+
+def called(row: dict) -> str:
+    arm = (row.get("arm") or "").replace("_", " ") + (f" {row['chunk_tokens']}" if row.get("arm") and row.get("chunk_tokens") else "")
+    return row["variant"] + (f" · {arm}" if arm else "")
+
+
+def lossless(row: dict) -> bool:
+    return (number(row, "err_codec_rel_l2"), number(row, "err_retention_rel_l2")) == (0, 0) or number(row, "kl_mean") == 0
+
+
+def evicts(row: dict) -> bool:
+    kept, length, lost = number(row, "kept_tokens"), number(row, "seq_len"), number(row, "err_retention_rel_l2")
+    return row["keeps_all"] == "0" if row.get("keeps_all") else lost > 0 if lost is not None else None not in (kept, length) and kept < length
+
+
+def keeps(row: dict) -> bool:
+    column = next((column for column in LIMITS if row.get(column)), None)
+    return column is None or number(row, column) <= LIMITS[column]
+
+
+def times(ratio: float) -> str:
+    return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.2g}"
+
+
+def told(row: dict) -> str:
+    """The word beside a ratio: of all appends where the experiment sums them."""
+    if row["judged"] in ("faster", "slower", "ambiguous", "unreliable") and row["status"] == "ok" and row.get("ratio_p50"):
+        if row["judged"] == "unreliable" or not row.get("append_total_ratio_p50"):
+            return row["judged"]
+        return "ambiguous" if not apart(row, "append_total_ratio") else "faster" if number(row, "append_total_ratio_p50") < 1 else "slower"
+    return ""
+
+
+def noisy_of(cells: Cells) -> tuple[list[dict], list[dict]]:
+    all_timed = [row for row in cells.rows if timed(row)]
+    return [row for row in all_timed if row.get("noise")], all_timed
+
+
+def rounds(text: str, scale: float, true: float) -> bool:
+    """Whether the text, in units of `scale`, is the true value to its last digit."""
+    mantissa, _, exponent = text.replace(",", "").partition("e")
+    return abs(float(mantissa) - true / scale / 10 ** int(exponent or 0)) <= 0.5001 * 10 ** -len(mantissa.partition(".")[2])
