@@ -31,6 +31,9 @@ void set_window(const File& file, ModelLayer& layer, const std::string& kind = "
 // "moe" and "mlp" keep nothing, and a state of constant size is "mamba" or "linear" as the list calls it.
 bool listed(const File& file, const char* key, Layers& layers) {
   if (!file.has(key)) return false;
+  for (const char* behind :
+       {"sliding_window", "sliding_window_pattern", "max_window_layers", "full_attention_interval"})
+    file.has(behind);  // read, since the list says the same
   static const std::map<std::string, std::string> kinds{{"full_attention", "full"},
                                                         {"attention", "full"},
                                                         {"hybrid", "full"},
@@ -106,6 +109,26 @@ void pattern(const File& file, Layers& layers) {
   }
   const int every = file.count("sliding_window_pattern");
   local(file, layers, [&](int layer) { return (layer + 1) % every != 0; });
+}
+
+// Cohere 2's mixtures: the dense layers before them have a pattern of their own.
+void dense_and_sparse_patterns(const File& file, Layers& layers) {
+  const int dense = file.count_or_zero("first_k_dense_replace"), every = file.count("sliding_window_pattern"),
+            every_dense = file.count("prefix_dense_sliding_window_pattern");
+  local(file, layers, [&](int layer) {
+    return layer < dense ? (layer + 1) % every_dense != 0 : (layer - dense + 1) % every != 0;
+  });
+}
+
+// LFM 3: layers 2, 6, … see all, layers 4, 8, … have a window, and the others are short convolutions.
+void fourths(const File& file, Layers& layers) {
+  if (listed(file, "layer_types", layers)) return;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (i % 4 == 0 && i > 0)
+      set_window(file, layers[i]);
+    else if (i % 4 != 2)
+      layers[i].kind = "conv";
+  }
 }
 
 // Layers without RoPE are the others: no_rope_layers has 0 for them, and by default it is every n-th layer.
@@ -308,50 +331,6 @@ void shared_across(const File& file, Layers& layers) {
     if (layer % factor != 0) layers[static_cast<size_t>(layer)].shares = layer - layer % factor;
 }
 
-// KV heads and sizes that files state in another way.
-
-// The first architecture of Falcon has one KV head whatever else the file says.
-void multi_query(File& file) {
-  if (file.flag("multi_query", false) && !file.flag("new_decoder_architecture", false))
-    file.set(1, "num_key_value_heads");
-}
-
-void query_groups(File& file) {
-  if (file.flag("multi_query_attention", false))
-    file.set(file.count("multi_query_group_num"), "num_key_value_heads");
-}
-
-void attention_config(File& file) {
-  const ModelSettings attention = file.inner("attn_config");
-  if (attention.has("kv_n_heads")) file.set(attention.count("kv_n_heads"), "num_key_value_heads");
-  if (attention.text("attn_type", "") == "multiquery_attention") file.set(1, "num_key_value_heads");
-  if (attention.has("sliding_window_size") && attention.object()["sliding_window_size"] != -1)
-    file.set(attention.count("sliding_window_size"), "sliding_window");
-}
-
-// Nemotron-H's newer files leave the number of layers to their list.
-void as_many_as_listed(File& file) {
-  if (!file.has("num_hidden_layers") && file.has("layers_block_type"))
-    file.set(static_cast<int64_t>(file.list("layers_block_type").size()), "num_hidden_layers");
-}
-
-// Hymba's values are as wide as its Mamba state's inputs, its keys as other models'. Rows of the mean width have as many bytes.
-void mean_of_widths(File& file) {
-  if (file.has("head_dim")) return;
-  const int64_t heads = file.count("num_attention_heads"), hidden = file.count("hidden_size"),
-                values = hidden * file.count("mamba_expand") / heads;
-  const json key = file.object().value("kq_head_dim", json(-1));
-  const int64_t keys = key.is_number_integer() && key > 0 ? file.count("kq_head_dim") : hidden / heads;
-  if (hidden % heads == 0 && (keys + values) % 2 == 0) file.set((keys + values) / 2, "head_dim");
-}
-
-// Zamba2's attention is over the hidden state and the embedding together.
-void twice_as_wide(File& file) {
-  if (file.has("head_dim")) return;
-  const int wide = 2 * file.count("hidden_size"), heads = file.count("num_attention_heads");
-  if (wide % heads == 0) file.set(wide / heads, "head_dim");
-}
-
 }  // namespace
 
 const std::map<std::string, LayerRule>& layer_rules() {
@@ -364,6 +343,8 @@ const std::map<std::string, LayerRule>& layer_rules() {
       {"local_if_used", local_if_used},
       {"pattern", pattern},
       {"pattern_and_shared", pattern_and_shared},
+      {"dense_and_sparse_patterns", dense_and_sparse_patterns},
+      {"fourths", fourths},
       {"local_without_rope", local_without_rope},
       {"chunked_with_rope", chunked_with_rope},
       {"period", period},
@@ -384,16 +365,6 @@ const std::map<std::string, LayerRule>& layer_rules() {
       {"looped", looped},
       {"two_each", two_each},
       {"shared_across", shared_across}};
-  return rules;
-}
-
-const std::map<std::string, SizeRule>& size_rules() {
-  static const std::map<std::string, SizeRule> rules{{"multi_query", multi_query},
-                                                     {"query_groups", query_groups},
-                                                     {"attention_config", attention_config},
-                                                     {"twice_as_wide", twice_as_wide},
-                                                     {"as_many_as_listed", as_many_as_listed},
-                                                     {"mean_of_widths", mean_of_widths}};
   return rules;
 }
 

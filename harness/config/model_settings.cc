@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "harness/io/json.h"
+#include "harness/io/unread_keys.h"
 
 namespace kv::config {
 
@@ -22,21 +23,55 @@ void ModelSettings::refuse(const std::string& key, const std::string& expected) 
 
 void ModelSettings::set_defaults(const json& defaults) {
   for (const auto& [key, value] : defaults.items()) {
-    if (!object_.contains(key)) object_[key] = value;
+    if (object_.contains(key)) continue;
+    object_[key] = value;
+    asked_->insert(key);  // no key of the file
   }
+}
+
+void ModelSettings::set(int64_t value, const std::string& key) {
+  object_[key] = value;
+  asked_->insert(key);
 }
 
 void ModelSettings::rename(const std::string& other, const std::string& key) {
   if (object_.contains(key)) return;
   names_[key] = other;
-  if (object_.contains(other)) object_[key] = object_[other];
+  if (!object_.contains(other)) return;
+  object_[key] = object_[other];
+  object_.erase(other);
 }
 
-bool ModelSettings::is_off(const std::string& key) const {
-  if (!has(key)) return true;
-  const json& value = object_[key];
-  return value == false || value == 0 || value == "" || value.empty();
+bool ModelSettings::has(const std::string& key) const {
+  asked_->insert(prefix_ + key);
+  return object_.contains(key) && !object_[key].is_null();
 }
+
+namespace {
+
+bool says_no(const json& value) { return value == false || value == 0 || value == "" || value.empty(); }
+
+}  // namespace
+
+bool ModelSettings::is_off(const std::string& key) const {
+  return !object_.contains(key) || says_no(object_[key]);
+}
+
+void ModelSettings::refuse_unread(const json& object, const std::string& prefix) const {
+  for (const auto& [key, value] : object.items()) {
+    const std::string name = prefix + key, inside = name + ".";
+    if (asked_->contains(name)) {
+      const auto first = asked_->lower_bound(inside);
+      if (value.is_object() && first != asked_->end() && first->starts_with(inside))
+        refuse_unread(value, inside);
+    } else if (!says_no(value) && !io::changes_nothing("config.json", name, text("model_type", ""))) {
+      refuse("'" + name + "' is " + io::shown(value) +
+             ", which kvlab does not read for this model_type; take it out if it changes no logits");
+    }
+  }
+}
+
+void ModelSettings::refuse_unread() const { refuse_unread(object_, prefix_); }
 
 double ModelSettings::number(const std::string& key, double fallback) const {
   if (!has(key)) return fallback;
@@ -72,9 +107,13 @@ const json& ModelSettings::list(const std::string& key) const {
 }
 
 ModelSettings ModelSettings::inner(const std::string& key) const {
-  if (!has(key)) return {json::object(), path_};
+  ModelSettings inner(json::object(), path_);
+  inner.prefix_ = prefix_ + key + ".";
+  inner.asked_ = asked_;
+  if (!has(key)) return inner;
   if (!object_[key].is_object()) refuse(key, "an object");
-  return {object_[key], path_};
+  inner.object_ = object_[key];
+  return inner;
 }
 
 }  // namespace kv::config

@@ -3,12 +3,15 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 namespace kv::config {
 
-// Every function throws std::invalid_argument, naming the file, the key, what it is and what would be right.
+// Every function throws std::invalid_argument, naming the file, the key, what it is and what would be right. Keys that were asked
+// for are recorded, by all copies together.
 class ModelSettings {
  public:
   ModelSettings(nlohmann::json object, std::string path)
@@ -19,11 +22,11 @@ class ModelSettings {
 
   // Sets keys that the file lacks; a null in it stays.
   void set_defaults(const nlohmann::json& defaults);
-  void set(int64_t value, const std::string& key) { object_[key] = value; }
+  void set(int64_t value, const std::string& key);
   // Renames the file's key `other` to `key`, unless that is there as well; messages keep the file's name.
   void rename(const std::string& other, const std::string& key);
 
-  bool has(const std::string& key) const { return object_.contains(key) && !object_[key].is_null(); }
+  bool has(const std::string& key) const;
   // True if the key is missing, or its value says that the model has no such thing: null, false, 0 or empty.
   bool is_off(const std::string& key) const;
   double number(const std::string& key, double fallback) const;  // positive
@@ -35,13 +38,19 @@ class ModelSettings {
   std::string text(const std::string& key, const std::string& fallback) const;
   const nlohmann::json& list(const std::string& key) const;
   ModelSettings inner(const std::string& key) const;  // an object; empty where it is missing
+  // Throws for a key that is not off, that nobody asked for and that changes logits for all that is known (io/unread_keys.h).
+  void refuse_unread() const;
   const nlohmann::json& object() const { return object_; }
   const std::string& path() const { return path_; }
 
  private:
+  void refuse_unread(const nlohmann::json& object, const std::string& prefix) const;
+
   nlohmann::json object_;
   std::string path_;
   std::map<std::string, std::string> names_;  // in the file
+  std::string prefix_ = {};                   // an inner object's: "rope_scaling."
+  std::shared_ptr<std::set<std::string>> asked_ = std::make_shared<std::set<std::string>>();
 };
 
 }  // namespace kv::config

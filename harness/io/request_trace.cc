@@ -52,9 +52,14 @@ std::optional<double> seconds(const std::string& text) {
 }  // namespace
 
 RequestTrace::RequestTrace(const std::string& path)
-    : path_(path), json_(path.ends_with(".jsonl")), file_(path) {
+    : path_(path), json_(path.ends_with(".jsonl") || path.ends_with(".json")), file_(path) {
   if (!file_) throw std::invalid_argument("cannot read " + path);
   if (!json_) read_header();
+  if (!path.ends_with(".json")) return;
+  const bool is_array = (file_ >> std::ws).peek() == '[';
+  file_.clear();
+  file_.seekg(0);
+  if (is_array) array_ = parse_json(std::string(std::istreambuf_iterator<char>(file_), {}), path);
 }
 
 void RequestTrace::refuse(const std::string& what) const {
@@ -101,9 +106,12 @@ void RequestTrace::read_header() {
 }
 
 int64_t RequestTrace::tokens(double count) const {
-  if (count >= 0 && count <= static_cast<double>(kMostRequestTokens)) return static_cast<int64_t>(count);
+  const bool whole = count == std::floor(count);
+  if (whole && count >= 0 && count <= static_cast<double>(kMostRequestTokens))
+    return static_cast<int64_t>(count);
   std::ostringstream text;
-  text << count << " tokens; a request has 0 to " << kMostRequestTokens << " in its prompt and in its answer";
+  text << count << " tokens; a request has a whole number from 0 to " << kMostRequestTokens
+       << " in its prompt and in its answer";
   refuse(text.str());
 }
 
@@ -126,9 +134,11 @@ int64_t RequestTrace::session_of(int64_t chat, int64_t parent) {
   return sessions_.try_emplace(chat, before == sessions_.end() ? chat : before->second).first->second;
 }
 
-double RequestTrace::read_json(const std::string& line, Request& request) {
+double RequestTrace::read_json(const nlohmann::json& value, Request& request) {
   try {
-    const nlohmann::json value = parse_json(line, place(), true);
+    for (const char* key : {"timestamp", "input_length", "output_length"})
+      if (value.is_object() && !value.contains(key))
+        refuse("'" + std::string(key) + "' is missing; expected timestamp, input_length and output_length");
     request.prompt_tokens = tokens(value.at("input_length").get<double>());
     request.output_tokens = tokens(value.at("output_length").get<double>());
     const bool bailian = value.contains("chat_id");
@@ -153,8 +163,8 @@ double RequestTrace::read_json(const std::string& line, Request& request) {
   }
 }
 
-bool RequestTrace::next(Request& request) {
-  std::string line;
+// False at the end.
+bool RequestTrace::next_line(std::string& line) {
   if (!std::getline(file_, line)) return false;
   ++line_;
   if (line_ == 1) line = without_byte_order_mark(line);
@@ -163,10 +173,20 @@ bool RequestTrace::next(Request& request) {
     if (is_blank(rest)) return false;
     refuse("a blank line");
   }
+  return true;
+}
+
+bool RequestTrace::next(Request& request) {
+  std::string line;
+  const bool in_array = array_.is_array();
+  if (in_array ? line_ == static_cast<int64_t>(array_.size()) : !next_line(line)) return false;
+  if (in_array) ++line_;
   request.prefix_ids.clear();
   request.id_tokens = 0;
   request.session = -1;
-  const double time = json_ ? read_json(line, request) : read_csv(line, request);
+  const double time = in_array ? read_json(array_[static_cast<size_t>(line_ - 1)], request)
+                      : json_  ? read_json(parse_json(line, place(), true), request)
+                               : read_csv(line, request);
   if (request.prompt_tokens + request.output_tokens == 0) refuse("a request of no tokens");
   if (!started_) first_s_ = last_s_ = time;
   started_ = true;

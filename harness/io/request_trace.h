@@ -2,12 +2,14 @@
 //
 //   .csv     Azure 2023 and 2024 (TIMESTAMP,ContextTokens,GeneratedTokens), BurstGPT (Timestamp,…,Request tokens,
 //            Response tokens,…)
-//   .jsonl   Mooncake (timestamp in ms; one of hash_ids for each started 512 tokens), Qwen-Bailian (with chat_id;
+//   .jsonl, .json   JSON lines, or one array of their objects, which is in memory as a whole:
+//            Mooncake (timestamp in ms; one of hash_ids for each started 512 tokens), Qwen-Bailian (with chat_id;
 //            timestamp in seconds; an id for 16 tokens)
 #pragma once
 
 #include <cstdint>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -26,7 +28,7 @@ struct Request {
 
 class RequestTrace {
  public:
-  // `path` ends with .jsonl, or is CSV. Throws std::invalid_argument if it cannot be read, or its header has
+  // `path` ends with .jsonl or .json, or is CSV. Throws std::invalid_argument if it cannot be read, or its header has
   // no format above.
   explicit RequestTrace(const std::string& path);
   // False at the end. Throws std::invalid_argument, one line with the file and the line's number, for a line
@@ -43,13 +45,15 @@ class RequestTrace {
   std::vector<std::string> fields(const std::string& line) const;
   void read_header();
   double read_csv(const std::string& line, Request& request) const;
-  double read_json(const std::string& line, Request& request);
+  double read_json(const nlohmann::json& value, Request& request);
+  bool next_line(std::string& line);
   int64_t session_of(int64_t chat, int64_t parent);
 
   const std::string path_;
   const bool json_;
   std::ifstream file_;
   Columns columns_;
+  nlohmann::json array_;  // rows of a .json that is one; else null
   int64_t line_ = 0;
   bool started_ = false;
   double first_s_ = 0.0, last_s_ = 0.0;

@@ -56,11 +56,12 @@ std::string in_quotes(std::string_view name) {
   return name.size() <= kShown ? text : text + "…";
 }
 
-int64_t element_bytes(const std::string& dtype, const Place& place) {
+// 0: unknown, which only a tensor that is read must not be.
+int64_t element_bytes(const std::string& dtype) {
   for (const Dtype& known : kDtypes) {
     if (known.name == dtype) return known.bytes;
   }
-  place.refuse("unknown dtype " + in_quotes(dtype) + "; known are " + joined_names(kDtypes));
+  return 0;
 }
 
 const json& member(const json& entry, const char* key, json::value_t type, const Place& place) {
@@ -157,7 +158,7 @@ SafetensorsFile::Tensor parse_tensor(const json& entry, std::span<const std::byt
   if (!entry.is_object()) place.refuse(std::string("must be a JSON object, not ") + entry.type_name());
   SafetensorsFile::Tensor tensor;
   tensor.dtype = member(entry, "dtype", json::value_t::string, place).get<std::string>();
-  const int64_t element = element_bytes(tensor.dtype, place);
+  const int64_t element = element_bytes(tensor.dtype);
   tensor.shape = sizes(member(entry, "shape", json::value_t::array, place), "shape", place);
   const auto offsets =
       sizes(member(entry, "data_offsets", json::value_t::array, place), "data_offsets", place);
@@ -167,10 +168,13 @@ SafetensorsFile::Tensor parse_tensor(const json& entry, std::span<const std::byt
     place.refuse("its data ends at " + std::to_string(offsets[1]) + ", but the file holds " +
                  std::to_string(data.size()) + " bytes of data");
   }
-  const int64_t bytes = shape_bytes(tensor.shape, element, place);
-  if (bytes != offsets[1] - offsets[0]) {
+  const int64_t span = offsets[1] - offsets[0],
+                bytes = element > 0 ? shape_bytes(tensor.shape, element, place) : span;
+  if (element == 0 && shape_bytes(tensor.shape, 1, place) / 8 > span)
+    place.refuse("its shape has more than 8 values for each byte");
+  if (bytes != span) {
     place.refuse("its shape and dtype need " + std::to_string(bytes) + " bytes, its offsets span " +
-                 std::to_string(offsets[1] - offsets[0]));
+                 std::to_string(span));
   }
   tensor.bytes = data.subspan(static_cast<size_t>(offsets[0]), static_cast<size_t>(bytes));
   return tensor;
@@ -295,6 +299,9 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path), file_(p
 
 const SafetensorsFile::Tensor& SafetensorsFile::tensor(const std::string& name) const {
   const auto it = tensors_.find(name);
+  if (it != tensors_.end() && element_bytes(it->second.dtype) == 0)
+    Place{path_, in_quotes(name)}.refuse("unknown dtype " + in_quotes(it->second.dtype) + "; known are " +
+                                         joined_names(kDtypes));
   if (it != tensors_.end()) return it->second;
   std::string names;
   for (const auto& [known, tensor] : tensors_) {

@@ -22,14 +22,16 @@ constexpr std::string_view kGpt2 =
     R"({"hidden_act": "gelu_new", "rms_norm_eps": 1e-5, "tie_word_embeddings": true})";
 constexpr std::string_view kGptOss =
     R"({"rms_norm_eps": 1e-5, "attention_bias": true, "num_experts_per_tok": 4,
-  "swiglu_limit": 7.0, "swiglu_alpha": 1.702, "rope_theta": 150000.0})";
+  "swiglu_limit": 7.0, "swiglu_alpha": 1.702, "rope_theta": 150000.0,
+  "rope_parameters": {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": false,
+  "original_max_position_embeddings": 4096}})";
 constexpr std::string_view kNanochat = R"({"hidden_act": "relu2", "final_logit_softcapping": 15.0})";
 constexpr std::string_view kQwen35 = R"({"partial_rotary_factor": 0.25, "linear_conv_kernel_dim": 4})";
 
 constexpr std::array kFamilies{
-    Family{.type = "llama", .defaults = "{}"},
-    Family{.type = "mistral", .defaults = "{}"},
-    Family{.type = "qwen2", .defaults = "{}", .qkv_bias = true},
+    Family{.type = "llama", .defaults = "{}", .mlp_bias_key = true},
+    Family{.type = "mistral", .defaults = "{}", .bias_key = false},
+    Family{.type = "qwen2", .defaults = "{}", .qkv_bias = true, .bias_key = false},
     Family{.type = "qwen3", .defaults = "{}", .head_norms = true},
     Family{.type = "gemma2",
            .defaults = kGemma2,
@@ -41,7 +43,8 @@ constexpr std::array kFamilies{
            .norm_offset = true,
            .out_norms = true,
            .head_norms = true,
-           .scaled_embedding = true},
+           .scaled_embedding = true,
+           .rope_by_kind = true},
     Family{.type = "gpt2",
            .defaults = kGpt2,
            .feed_forward = FeedForward::kPlain,
@@ -66,8 +69,8 @@ constexpr std::array kFamilies{
 };
 
 // Settings that change what a layer does, in a way that none of the families' released models has.
-constexpr std::array kMustBeFalse{"mlp_bias", "use_bidirectional_attention",
-                                  "scale_attn_by_inverse_layer_idx", "add_cross_attention"};
+constexpr std::array kMustBeFalse{"use_bidirectional_attention", "scale_attn_by_inverse_layer_idx",
+                                  "add_cross_attention"};
 
 const Family* known_family(const config::ModelSettings& config) {
   const std::string type = config.text("model_type", "");
@@ -94,13 +97,11 @@ Activation read_activation(const config::ModelSettings& config) {
   config.refuse(key, "\"silu\", \"gelu_pytorch_tanh\", \"gelu_new\" or \"relu2\"");
 }
 
-void read_yarn(const config::ModelSettings& rope, int max_tokens, Rope& r) {
+void read_yarn(const config::ModelSettings& rope, bool truncate, Rope& r) {
   r.high = rope.number("beta_fast", 32.0);
   r.low = rope.number("beta_slow", 1.0);
   if (!(r.low < r.high)) rope.refuse("beta_slow", "less than beta_fast");
-  const char* key = "original_max_position_embeddings";
-  r.trained_tokens = rope.has(key) ? rope.count(key) : max_tokens;
-  r.mix = rope.flag("truncate", true) ? RopeMix::kByWholePair : RopeMix::kByPair;
+  r.mix = truncate ? RopeMix::kByWholePair : RopeMix::kByPair;
   const auto amplitude = [&](double scale) {
     return r.factor > 1 ? 0.1 * scale * std::log(r.factor) + 1 : 1.0;
   };
@@ -110,7 +111,8 @@ void read_yarn(const config::ModelSettings& rope, int max_tokens, Rope& r) {
   r.amplitude = rope.number("attention_factor", r.amplitude);
 }
 
-Rope read_scaling(const config::ModelSettings& config, const config::ModelSettings& rope, Rope r) {
+Rope read_scaling(const config::ModelSettings& config, const Family& family,
+                  const config::ModelSettings& rope, Rope r) {
   const std::string type = rope.text("rope_type", rope.text("type", "default"));
   if (type == "default") return r;
   if (type != "linear" && type != "llama3" && type != "yarn") {
@@ -119,25 +121,38 @@ Rope read_scaling(const config::ModelSettings& config, const config::ModelSettin
   }
   if (!rope.has("factor")) rope.refuse("factor", "a positive number, for rotary scaling '" + type + "'");
   r.factor = rope.number("factor", 1.0);
-  if (type == "yarn") read_yarn(rope, config.count("max_position_embeddings"), r);
-  if (type != "llama3") return r;
+  if (type == "linear") return r;
+  // One beside the other keys comes before theirs, and `truncate` counts there alone (transformers, standardize_rope_params).
+  const char* trained = "original_max_position_embeddings";
+  const bool beside = !family.rope_by_kind && config.has(trained);
+  const config::ModelSettings& stated = rope.has(trained) && !beside ? rope : config;
+  r.trained_tokens = stated.count(beside || rope.has(trained) ? trained : "max_position_embeddings");
+  if (type == "yarn") {
+    read_yarn(rope, family.rope_by_kind || rope.flag("truncate", true), r);
+    return r;
+  }
   r.low = rope.number("low_freq_factor", 1.0);
   r.high = rope.number("high_freq_factor", 4.0);
-  r.trained_tokens = rope.count("original_max_position_embeddings");
   if (!(r.low < r.high)) rope.refuse("low_freq_factor", "less than high_freq_factor");
   return r;
 }
 
-// RoPE of the layers of a kind, "full" or "sliding". transformers 5 has all of it in rope_parameters, in Gemma 3 once a kind;
-// before, theta lay beside rope_scaling, and Gemma 3's sliding layers had rope_local_base_freq and no scaling.
+// Where a file states the RoPE of the layers of a kind, "full" or "sliding". transformers 5 has it in rope_parameters, in Gemma 3
+// once a kind; before, it was rope_scaling, in Gemma 3 for full layers alone. A file with both, as model pages tell users to write
+// it, means rope_scaling.
+config::ModelSettings rope_settings(const config::ModelSettings& config, const Family& family,
+                                    const std::string& kind) {
+  const config::ModelSettings newer = config.inner("rope_parameters");
+  if (!family.rope_by_kind) return config.is_off("rope_scaling") ? newer : config.inner("rope_scaling");
+  if (config.is_off("rope_scaling") || kind == "sliding") return newer.inner(kind + "_attention");
+  if (newer.has("full_attention"))
+    config.refuse("'rope_parameters' and 'rope_scaling' state the RoPE of full layers; expected one of them");
+  return config.inner("rope_scaling");
+}
+
 Rope read_rope(const config::ModelSettings& config, const Family& family, const std::string& kind) {
-  const bool local = kind == "sliding" && config.has("rope_local_base_freq");
-  const double theta =
-      local ? config.number("rope_local_base_freq", 0) : config.number("rope_theta", 10000.0);
-  const config::ModelSettings all =
-      config.inner(config.has("rope_parameters") ? "rope_parameters" : "rope_scaling");
-  const bool a_kind = all.has("full_attention") || all.has("sliding_attention");
-  const config::ModelSettings rope = a_kind ? all.inner(kind + "_attention") : all;
+  const config::ModelSettings rope = rope_settings(config, family, kind);
+  const char* theta = family.rope_by_kind && kind == "sliding" ? "rope_local_base_freq" : "rope_theta";
   const double part = rope.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0));
   if (part != 1.0 && !family.partial_rotary)
     config.refuse("'partial_rotary_factor' other than 1 is not implemented");
@@ -147,13 +162,13 @@ Rope read_rope(const config::ModelSettings& config, const Family& family, const 
   const bool interleaved = config.flag("rope_interleave", false);
   if (interleaved && rotated > 0)
     config.refuse("rope_interleave", "false where a part of a head is rotated: the other is not implemented");
-  Rope r{.theta = rope.number("rope_theta", theta),
-         .pairs = interleaved ? RopePairs::kInterleaved : RopePairs::kHalfSplit,
-         .backwards = family.backwards,
-         .rotated = rotated};
-  if (!local || a_kind) r = read_scaling(config, rope, r);
-  if (!family.norm_weights) r.amplitude = 1;  // taken off by the norm behind RoPE
-  return r;
+  const Rope r{.theta = rope.number("rope_theta", config.number(theta, 10000.0)),
+               .pairs = interleaved ? RopePairs::kInterleaved : RopePairs::kHalfSplit,
+               .backwards = family.backwards,
+               .rotated = rotated};
+  Rope scaled = read_scaling(config, family, rope, r);
+  if (!family.norm_weights) scaled.amplitude = 1;  // taken off by the norm behind RoPE
+  return scaled;
 }
 
 std::vector<ModelLayer> read_layers(const config::ModelSettings& config, const Family& family,

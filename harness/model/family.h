@@ -24,11 +24,14 @@ struct Family {
   bool embedding_norm = false;    // a norm of the embedding
   bool out_norms = false;         // norms of the outputs of attention and feed-forward
   bool head_norms = false;        // norms of every head's query and key
-  bool qkv_bias = false;          // whatever attention_bias says
+  bool qkv_bias = false;          // always, and attention_bias is not read
+  bool bias_key = true;           // attention_bias is read: biases of q, k, v and o
+  bool mlp_bias_key = false;      // mlp_bias is read
   bool scaled_embedding = false;  // by sqrt(hidden_size)
   bool sinks = false;             // a learned logit a query head
   bool backwards = false;         // RoPE turns by negative angles
   bool partial_rotary = false;    // it may turn a part of each head
+  bool rope_by_kind = false;      // rope_parameters has one of its own for each kind of layer
   bool gated_heads = false;       // ModelConfig's
   bool linear_layers = false;     // gated DeltaNet
 };

@@ -44,6 +44,7 @@ Matrix dense(const Matrix& x, const LayerWeights& layer, Activation activation) 
   std::vector<Matrix> both = apply_all(std::array{&layer.up, &layer.gate}, x);
   Matrix &up = both[0], &gate = both[1];
   add_bias(layer.b_up, up);
+  add_bias(layer.b_gate, gate);
   each_stretch(up.size(), [&](int64_t first, int64_t count) {
     const Values g(gate.data() + first, count);
     activate(activation, g);

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -10,9 +12,19 @@ from gguf import GGUFReader, GGUFValueType
 from gguf.quants import dequantize
 from numpy.typing import NDArray
 from refusal import Refusal
+from unread_keys import refuse_unread, says_no
 
-# What the package raises for a file that is not as its own numbers say.
-BROKEN = (ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError, struct.error)
+# What the package and NumPy raise for a file that is not as its own numbers say.
+BROKEN = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, TypeError, ValueError, struct.error)
+
+
+@contextmanager
+def refused_where_broken(path: Path) -> Iterator[None]:
+    try:
+        with numpy.errstate(all="ignore"):
+            yield
+    except BROKEN as error:
+        raise Refusal(f"{path} is broken, truncated or no GGUF file: {' '.join(str(error).split())}") from error
 
 
 class _Reader(GGUFReader):
@@ -39,36 +51,48 @@ class _Reader(GGUFReader):
 
 
 class GgufFile:
-    """`tensors` by name, in the file's order; `get` reads metadata. Raises Refusal for what is no whole GGUF file."""
+    """`tensors` by name, in the file's order; `get` reads metadata and records it. Raises Refusal for what is no whole GGUF file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
+        self._asked: set[str] = set()
+        with refused_where_broken(path):
             reader = _Reader(path)
-        except BROKEN as error:
-            raise Refusal(f"{path} is broken, truncated or no GGUF file: {' '.join(str(error).split())}") from error
-        if reader.byte_order == "S":
-            self.refuse("its numbers are big-endian; expected little-endian")
-        self.tensors = {tensor.name: tensor for tensor in reader.tensors}
-        self._fields = reader.fields
-        self.architecture: str = self.get("general.architecture", str)
+            if reader.byte_order == "S":
+                self.refuse("its numbers are big-endian; expected little-endian")
+            self.tensors = {tensor.name: tensor for tensor in reader.tensors}
+            self._fields = reader.fields
+            self.architecture: str = self.get("general.architecture", str)
         self.header_bytes = reader.data[: reader.data_offset]
 
     def refuse(self, what: str) -> NoReturn:
         raise Refusal(f"{self.path}: {what}")
 
     def has(self, key: str) -> bool:
-        return key in self._fields
+        """True if it is there and does not say that there is no such thing, as `expert_count` 0 does."""
+        self._asked.add(key)
+        return key in self._fields and not says_no(self._value(key))
+
+    def _value(self, key: str) -> Any:
+        field = self._fields[key]
+        value = field.parts[-1] if isinstance(field.parts[-1], list) else field.contents()
+        return value[0] if isinstance(value, list) and value and key.endswith("head_count_kv") and value == value[:1] * len(value) else value
+
+    def refuse_unread(self) -> None:
+        """Refuses a key of the architecture that was not asked for and that changes logits for all that is known."""
+        prefix = f"{self.architecture}."
+        stated = {key: self._value(key) for key in self._fields if key.startswith(prefix)}
+        refuse_unread("gguf", self.path, stated, self._asked, prefix)
 
     def get(self, key: str, kind: type, fallback: Any = None) -> Any:
         """The value under a key, where {arch} stands for the architecture. Without a fallback the key must be there."""
         key = key.replace("{arch}", getattr(self, "architecture", ""))
+        self._asked.add(key)
         if key not in self._fields:
             if fallback is None:
                 self.refuse(f"its metadata lack '{key}'")
             return fallback
-        field = self._fields[key]
-        value = field.parts[-1] if isinstance(field.parts[-1], list) else field.contents()
+        value = self._value(key)
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy
 from gguf_file import GgufFile
 from numpy.typing import NDArray
+from unread_keys import changes_nothing
 
 Array = NDArray[Any]
 
@@ -33,6 +34,8 @@ _LAYER = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+# Biases that files may have whatever their architecture, by the key with which a class of Hugging Face has them, all or none.
+_BIASES = {"attention_bias": ("attn_q", "attn_k", "attn_v", "attn_output"), "mlp_bias": ("ffn_gate", "ffn_up", "ffn_down")}
 _GEMMA_LAYER = {
     **_LAYER,
     "post_attention_norm": "post_attention_layernorm",
@@ -72,16 +75,17 @@ class Architecture:
     transposed: bool = False  # matrices multiply from the right in Hugging Face's files
     window_pattern: int = 0  # of so many layers the last one has no window
     own_scale_layers: int = 0  # the one size of this many layers whose scores are scaled by hidden_size / heads
+    biases: tuple[str, ...] = ("attention_bias",)  # keys of _BIASES that its class has
 
 
 ARCHITECTURES = {
-    "llama": Architecture("llama", interleaved=True),
-    "qwen2": Architecture("qwen2"),
+    "llama": Architecture("llama", interleaved=True, biases=("attention_bias", "mlp_bias")),
+    "qwen2": Architecture("qwen2", biases=()),
     "qwen3": Architecture("qwen3"),
     "gemma2": Architecture("gemma2", _GEMMA_LAYER, norm_offset=True, window_pattern=2, own_scale_layers=46),
     "gemma3": Architecture("gemma3_text", _GEMMA_LAYER, norm_offset=True, window_pattern=6, own_scale_layers=62),
-    "gpt2": Architecture("gpt2", _GPT2_LAYER, _GPT2_GLOBAL, "transformer.h.", transposed=True),
-    "gpt-oss": Architecture("gpt_oss", _GPT_OSS_LAYER, window_pattern=2),
+    "gpt2": Architecture("gpt2", _GPT2_LAYER, _GPT2_GLOBAL, "transformer.h.", transposed=True, biases=()),
+    "gpt-oss": Architecture("gpt_oss", _GPT_OSS_LAYER, window_pattern=2, biases=()),
 }
 
 
@@ -106,13 +110,16 @@ def config_of(file: GgufFile) -> dict[str, Any]:
     heads, hidden = file.get("{arch}.attention.head_count", int), file.get("{arch}.embedding_length", int)
     if heads < 1:
         file.refuse(f"'{file.architecture}.attention.head_count' is {heads}; expected at least 1")
+    layers = file.get("{arch}.block_count", int)
+    if f"blk.{layers - 1}.attn_norm.weight" not in file.tensors:
+        file.refuse(f"'{file.architecture}.block_count' is {layers}, and it has no tensors of so many layers")
     experts = file.architecture == "gpt-oss"
     norm = "layer_norm_epsilon" if file.architecture == "gpt2" else "layer_norm_rms_epsilon"
     config: dict[str, Any] = {
         "model_type": architecture.model_type,
         "hidden_size": hidden,
         "intermediate_size": file.get(f"{{arch}}.{'expert_' if experts else ''}feed_forward_length", int),
-        "num_hidden_layers": file.get("{arch}.block_count", int),
+        "num_hidden_layers": layers,
         "num_attention_heads": heads,
         "num_key_value_heads": file.get("{arch}.attention.head_count_kv", int, heads),
         "head_dim": file.get("{arch}.attention.key_length", int, hidden // heads),
@@ -128,11 +135,17 @@ def config_of(file: GgufFile) -> dict[str, Any]:
     if experts:
         config["num_local_experts"] = file.get("{arch}.expert_count", int)
         config["num_experts_per_tok"] = file.get("{arch}.expert_used_count", int)
+    config.update({key: True for key in architecture.biases if _biased(file, key)})
     _check_heads(file, config["head_dim"])
     _add_windows(file, architecture, config)
     _add_rope(file, config)
     _add_scores(file, architecture, config)
+    file.refuse_unread()
     return config
+
+
+def _biased(file: GgufFile, key: str) -> bool:
+    return any(name.split(".")[2:] == [part, "bias"] for name in file.tensors for part in _BIASES[key])
 
 
 def _check_heads(file: GgufFile, head_dim: int) -> None:
@@ -143,8 +156,10 @@ def _check_heads(file: GgufFile, head_dim: int) -> None:
 
 
 def _add_windows(file: GgufFile, architecture: Architecture, config: dict[str, Any]) -> None:
+    if architecture.window_pattern == 0:
+        return
     window, layers = file.get("{arch}.attention.sliding_window", int, 0), config["num_hidden_layers"]
-    if window < 1 or architecture.window_pattern == 0:
+    if window < 1:
         return
     key = f"{file.architecture}.attention.sliding_window_pattern"
     pattern = file.get(key, (int, list), architecture.window_pattern)
@@ -158,20 +173,41 @@ def _add_windows(file: GgufFile, architecture: Architecture, config: dict[str, A
 def _add_rope(file: GgufFile, config: dict[str, Any]) -> None:
     if file.architecture == "gpt2":
         return
-    config["rope_theta"] = file.get("{arch}.rope.freq_base", float, 10000.0)
+    # The second name is Ollama's.
+    config["rope_theta"] = file.get("{arch}.rope.freq_base", float, file.get("{arch}.rope.global.freq_base", float, 10000.0))
     if file.architecture == "gemma3":
-        config["rope_local_base_freq"] = file.get("{arch}.rope.freq_base_swa", float, 10000.0)
-    kind = file.get("{arch}.rope.scaling.type", str, "none")
-    if "rope_freqs.weight" in file.tensors:
-        config["rope_scaling"] = _llama3_scaling(file, config)
-    elif kind in ("linear", "yarn"):
-        scaling: dict[str, Any] = {"rope_type": kind, "factor": file.get("{arch}.rope.scaling.factor", float)}
-        if kind == "yarn":
-            scaling["original_max_position_embeddings"] = file.get("{arch}.rope.scaling.original_context_length", int)
-            scaling["truncate"] = file.architecture != "gpt-oss"
-        config["rope_scaling"] = scaling
-    elif kind != "none":
+        config["rope_local_base_freq"] = file.get("{arch}.rope.freq_base_swa", float, file.get("{arch}.rope.local.freq_base", float, 10000.0))
+    # llama.cpp takes a factor without a type for linear, reads an older key for it, and takes 0 for no factor.
+    factor = file.get("{arch}.rope.scaling.factor", float, file.get("{arch}.rope.scale_linear", float, 0.0)) or 1.0
+    kind = file.get("{arch}.rope.scaling.type", str, "linear")
+    if kind not in ("none", "linear", "yarn"):
         file.refuse(f"rotary scaling '{kind}' is not implemented; known are none, linear and yarn")
+    config["rope_scaling"] = {"rope_type": "default"}
+    scales = kind == "yarn" or (kind == "linear" and factor != 1.0)
+    if "rope_freqs.weight" in file.tensors:
+        if scales:
+            file.refuse(f"it has rope_freqs.weight and rotary scaling '{kind}'; both together are not implemented")
+        config["rope_scaling"] = _llama3_scaling(file, config)
+    elif scales:
+        config["rope_scaling"] = _yarn_scaling(file, config, factor) if kind == "yarn" else {"rope_type": "linear", "factor": factor}
+
+
+def _yarn_scaling(file: GgufFile, config: dict[str, Any], factor: float) -> dict[str, Any]:
+    key = "{arch}.rope.scaling."
+    if (mix := file.get(f"{key}yarn_ext_factor", float, 1.0)) != 1.0:
+        file.refuse(f"'{file.architecture}.rope.scaling.yarn_ext_factor' is {mix}; other than 1 is not implemented")
+    scaling = {
+        "rope_type": "yarn",
+        "factor": factor,
+        "original_max_position_embeddings": file.get(f"{key}original_context_length", int, config["max_position_embeddings"]),
+        "beta_fast": file.get(f"{key}yarn_beta_fast", float, 32.0),
+        "beta_slow": file.get(f"{key}yarn_beta_slow", float, 1.0),
+        "truncate": file.architecture != "gpt-oss",
+    }
+    amplitude = file.get(f"{key}attn_factor", float, 1.0) * file.get(f"{key}yarn_attn_factor", float, 1.0)
+    if amplitude != 1.0:
+        scaling["attention_factor"] = amplitude * (1 + 0.1 * numpy.log(factor))
+    return scaling
 
 
 def _llama3_scaling(file: GgufFile, config: dict[str, Any]) -> dict[str, Any]:
@@ -207,10 +243,13 @@ def tensors_of(file: GgufFile) -> Iterator[tuple[str, str, Array]]:
     """Name, type and values of every tensor of model.safetensors. A tensor without a place is refused."""
     architecture = architecture_of(file)
     experts: dict[str, Array] = {}
+    biased = [part for key in architecture.biases if _biased(file, key) for part in _BIASES[key]]
     for source in file.tensors:
         name, short = _place(file, architecture, source)
         if not name:
             continue
+        if short in biased and source.replace(".weight", ".bias") not in file.tensors:
+            yield name.replace(".weight", ".bias"), "F32", numpy.zeros(file.tensors[source].shape[-1], "<f4")
         array, kind = file.array(source), file.stored_as(source)
         if architecture.norm_offset and short.endswith("norm"):
             array, kind = file.values(source) - numpy.float32(1), "F32"
@@ -225,9 +264,9 @@ def tensors_of(file: GgufFile) -> Iterator[tuple[str, str, Array]]:
 def _place(file: GgufFile, architecture: Architecture, source: str) -> tuple[str, str]:
     """A tensor's name in Hugging Face's files, and in GGUF's without its layer."""
     stem, _, suffix = source.rpartition(".")
-    if source == "rope_freqs.weight":
-        return "", ""  # config.json has what it says
-    if stem.startswith("blk.") and stem.count(".") == 2:
+    if changes_nothing("tensors", source):
+        return "", ""
+    if stem.startswith("blk.") and stem.count(".") == 2 and suffix in ("weight", "bias"):
         _, layer, short = stem.split(".")
         if short in architecture.layer:
             end = "" if short == "attn_sinks" else f".{suffix}"

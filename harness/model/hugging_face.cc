@@ -5,9 +5,11 @@
 // config.json says `rope_interleave` of folders made of those.
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <stdexcept>
 
+#include "harness/io/text.h"
 #include "harness/model/tensor_shards.h"
 #include "harness/model/tensor_source.h"
 
@@ -39,7 +41,13 @@ class Loader {
     weights.final_norm = norm(gpt2 ? "ln_f" : "norm", c_.dim);
     if (c_.norm == Norm::kLayer) weights.final_norm_bias = vector("ln_f.bias", {c_.dim});
     const std::string head = head_name();
-    const bool tied = settings_.flag("tie_word_embeddings", !tensors_.has(head));
+    const bool says_tied = settings_.flag("tie_word_embeddings", !tensors_.has(head));
+    const std::string embedding = prefix_ + (gpt2 ? "wte.weight" : "embed_tokens.weight");
+    const bool tied = says_tied && !tensors_.differ(head, embedding);
+    if (says_tied && !tied)
+      std::fprintf(stderr,
+                   "kvlab: %s: tie_word_embeddings is true, and %s differs from the embedding: it is used\n",
+                   io::as_message(settings_.path()).c_str(), head.c_str());
     weights.classifier = tied ? weights.embedding : tensors_.matrix(head, c_.vocab_size, c_.dim);
     for (int l = 0; l < c_.layers; ++l) {
       layer_ = (gpt2 ? "h." : "layers.") + std::to_string(l) + ".";
@@ -91,9 +99,13 @@ class Loader {
       w.up = matrix(layer_ + "mlp.fc1", c_.hidden_dim, c_.dim);
       w.down = matrix(layer_ + "mlp.fc2", c_.dim, c_.hidden_dim);
     } else {
+      const bool biased = family_.mlp_bias_key && settings_.flag("mlp_bias", false);
       w.gate = matrix(layer_ + "mlp.gate_proj", c_.hidden_dim, c_.dim);
       w.up = matrix(layer_ + "mlp.up_proj", c_.hidden_dim, c_.dim);
       w.down = matrix(layer_ + "mlp.down_proj", c_.dim, c_.hidden_dim);
+      w.b_gate = bias(biased, layer_ + "mlp.gate_proj", c_.hidden_dim);
+      w.b_up = bias(biased, layer_ + "mlp.up_proj", c_.hidden_dim);
+      w.b_down = bias(biased, layer_ + "mlp.down_proj", c_.dim);
     }
     return w;
   }
@@ -101,7 +113,8 @@ class Loader {
   void load_attention(const std::string& attention, LayerWeights& w) {
     const int64_t q = int64_t{c_.q_heads} * c_.head_dim(), kv = int64_t{c_.kv_heads} * c_.head_dim(),
                   gated = family_.gated_heads ? 2 * q : q;
-    const bool all = settings_.flag("attention_bias", false), qkv = all || family_.qkv_bias;
+    const bool all = family_.bias_key && settings_.flag("attention_bias", false),
+               qkv = all || family_.qkv_bias;
     w.wq = matrix(attention + "q_proj", gated, c_.dim);
     w.wk = matrix(attention + "k_proj", kv, c_.dim);
     w.wv = matrix(attention + "v_proj", kv, c_.dim);
@@ -225,6 +238,8 @@ ModelWeights load_hugging_face(const std::string& folder, int64_t memory_bytes) 
   const auto shards = std::make_shared<Shards>(folder);
   check_fits(folder, shards->bytes(), memory_bytes);
   ModelWeights weights = load_tensors(config, *shards);
+  config.settings.refuse_unread();
+  shards->refuse_unread();
   weights.path = folder;
   weights.files = shards;
   return weights;

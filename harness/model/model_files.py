@@ -24,9 +24,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from refusal import Refusal
+from refusal import Refusal, refused_failures
 
-VERSION = 3  # of what is made: a change of it makes everything anew
+VERSION = 4  # of what is made: a change of it makes everything anew
 _REFUSED = b'{"refused": '  # how a tokenizer.json begins that only says why a GGUF file's tokenizer cannot be used
 HOME = Path(os.environ.get("KVLAB_HOME") or Path(__file__).resolve().parents[2])
 MODELS = HOME / ".models"
@@ -96,16 +96,19 @@ def folder_of(path: Path) -> Path:
         import gguf_tokenizer
 
         file = gguf_file.GgufFile(path)
-        config = conversion.config_of(file)
-        need, free = conversion.f32_bytes(file), shutil.disk_usage(folder).free
+        with gguf_file.refused_where_broken(path):
+            config, need = conversion.config_of(file), conversion.f32_bytes(file)
+        free = shutil.disk_usage(folder).free
         if need > free:
             file.refuse(f"its weights take {need} bytes in {MODELS}, where {free} are free")
         say(f"converting {path.name} for this and later runs: {need / 1e6:.0f} MB in {MODELS}")
         try:
-            _write(folder / "tokenizer.json", gguf_tokenizer.tokenizer_of(file))
+            with gguf_file.refused_where_broken(path):
+                _write(folder / "tokenizer.json", gguf_tokenizer.tokenizer_of(file))
         except Refusal as refusal:
             _write(folder / "tokenizer.json", json.dumps({"refused": str(refusal)}))  # token ids can still be read
-        conversion.write_safetensors(folder / "model.safetensors", conversion.tensors_of(file), len(file.tensors))
+        with gguf_file.refused_where_broken(path):
+            conversion.write_safetensors(folder / "model.safetensors", conversion.tensors_of(file), 2 * len(file.tensors))
         _write(folder / "config.json", json.dumps(config, indent=1))
 
     return kept(f"{sha256(path)[:16]}-{VERSION}", make)
@@ -118,7 +121,8 @@ def config_of(path: Path) -> Path:
 
     file = gguf_file.GgufFile(path)
     digest = hashlib.sha256(file.header_bytes).hexdigest()[:16]
-    text = json.dumps(conversion.config_of(file), indent=1)
+    with gguf_file.refused_where_broken(path):
+        text = json.dumps(conversion.config_of(file), indent=1)
     return kept(f"{digest}-config-{VERSION}", lambda folder: _write(folder / "config.json", text)) / "config.json"
 
 
@@ -128,6 +132,7 @@ def tokens_of(tokenizer: Path, text: Path) -> Path:
 
     def make(folder: Path) -> None:
         import numpy
+        from tokenizer_keys import check_tokenizer
 
         encoder = _tokenizer(tokenizer)
         try:
@@ -136,7 +141,9 @@ def tokens_of(tokenizer: Path, text: Path) -> Path:
             raise Refusal(f"text {text} is not UTF-8 at byte {error.start}; token ids need no tokenizer (.npy)") from error
         if len(content) > 1 << 20:
             say(f"tokenising {text.name}")
-        ids = numpy.array(encoder.encode(content).ids, dtype="<u4")
+        with refused_failures(f"tokenizer {tokenizer}"):
+            check_tokenizer(tokenizer, encoder)
+            ids = numpy.array(encoder.encode(content).ids, dtype="<u4")
         # A little is a text's rare characters, much the wrong tokenizer.
         unknown = encoder.token_to_id(getattr(encoder.model, "unk_token", None) or "")
         if unknown is not None and 10 * (many := int((ids == unknown).sum())) > len(ids):
@@ -149,12 +156,10 @@ def tokens_of(tokenizer: Path, text: Path) -> Path:
 def _tokenizer(path: Path) -> Any:
     from sentence_piece import loaded
 
-    if (content := path.read_bytes()).startswith(_REFUSED):
-        raise Refusal(json.loads(content)["refused"])
-    try:
+    with refused_failures(f"tokenizer {path}"):
+        if (content := path.read_bytes()).startswith(_REFUSED):
+            raise Refusal(json.loads(content)["refused"])
         return loaded(content.decode())
-    except Exception as error:  # the package's are of no type of its own
-        raise Refusal(f"tokenizer {path}: {error}; a tokenizer.json of the `tokenizers` package is needed") from error
 
 
 def texts_of(tokenizer: Path, ids: str, length: int, prompt: int) -> str:
@@ -217,7 +222,8 @@ def reported(action: Callable[[], object], mistakes: TextIO) -> int:
         line = "interrupted; nothing is left half-made"
     except Refusal as error:
         line = str(error)
-    print(f"{prefix}{line}", file=mistakes)
+    shown = "".join(c if c.isprintable() else " " for c in line)  # a stranger's names may hold anything
+    print(f"{prefix}{shown}", file=mistakes)
     return 2
 
 

@@ -84,6 +84,7 @@ class RandomTensors : public TensorSource {
   }
 
   bool has(const std::string&) const override { return true; }
+  bool differ(const std::string&, const std::string&) override { return false; }
   WeightMatrix matrix(const std::string&, int64_t rows, int64_t cols) override { return matrix(rows, cols); }
   WeightMatrix transposed(const std::string&, const Columns& columns) override {
     return matrix(columns.n, columns.shape[columns.shape.size() - 2]);

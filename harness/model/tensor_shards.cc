@@ -1,11 +1,13 @@
 #include "harness/model/tensor_shards.h"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <span>
 #include <stdexcept>
 
 #include "harness/io/json.h"
+#include "harness/io/unread_keys.h"
 
 namespace kv::model {
 namespace {
@@ -76,7 +78,7 @@ std::set<std::string> Shards::file_names() const {
 }
 
 const io::SafetensorsFile::Tensor& Shards::tensor(const std::string& name,
-                                                  const std::vector<int64_t>& shape) const {
+                                                  const std::vector<int64_t>& shape) {
   const auto found = places_.find(name);
   if (found == places_.end()) {
     throw std::invalid_argument("model " + folder_ + ": tensor " + name + " is in none of its " +
@@ -87,12 +89,32 @@ const io::SafetensorsFile::Tensor& Shards::tensor(const std::string& name,
     throw std::invalid_argument("model " + *found->second.path + ": tensor " + name + " " + what);
   };
   const io::SafetensorsFile::Tensor& t = *found->second.tensor;
+  found->second.read = true;
   if (t.shape != shape)
     refuse("has the shape " + shape_text(t.shape) + ", expected " + shape_text(shape) +
            " by its config.json");
   if (t.dtype != "F32" && t.dtype != "F16" && t.dtype != "BF16")
     refuse("has the type " + t.dtype + ", expected F32, F16 or BF16");
   return t;
+}
+
+bool Shards::differ(const std::string& a, const std::string& b) {
+  const auto first = places_.find(a), second = places_.find(b);
+  if (first == places_.end() || second == places_.end()) return false;
+  first->second.read = second->second.read = true;
+  const io::SafetensorsFile::Tensor &x = *first->second.tensor, &y = *second->second.tensor;
+  return x.dtype != y.dtype || x.shape != y.shape ||
+         !std::equal(x.bytes.begin(), x.bytes.end(), y.bytes.begin(), y.bytes.end());
+}
+
+void Shards::refuse_unread() const {
+  for (const auto& [name, place] : places_) {
+    if (place.read || io::changes_nothing("tensors", name)) continue;
+    throw std::invalid_argument(
+        "model " + *place.path + ": tensor " + name + " " + shape_text(place.tensor->shape) +
+        " is one that its config.json does not ask for, and may change logits; take it out if "
+        "it does not, or state what it is for");
+  }
 }
 
 WeightMatrix Shards::matrix(const std::string& name, int64_t rows, int64_t cols) {

@@ -21,7 +21,10 @@ class Shards : public TensorSource {
   explicit Shards(const std::string& folder);
 
   bool has(const std::string& name) const override { return places_.contains(name); }
+  bool differ(const std::string& a, const std::string& b) override;
   int64_t bytes() const;
+  // Throws std::invalid_argument with a tensor that nobody asked for and that changes logits for all that is known.
+  void refuse_unread() const;
 
   // The rest checks that the tensor is there, of this shape and in f32, f16 or bf16, and throws
   // std::invalid_argument else.
@@ -34,9 +37,10 @@ class Shards : public TensorSource {
   struct Place {
     const std::string* path;
     const io::SafetensorsFile::Tensor* tensor;
+    bool read = false;
   };
 
-  const io::SafetensorsFile::Tensor& tensor(const std::string& name, const std::vector<int64_t>& shape) const;
+  const io::SafetensorsFile::Tensor& tensor(const std::string& name, const std::vector<int64_t>& shape);
   std::set<std::string> file_names() const;
 
   std::string folder_;

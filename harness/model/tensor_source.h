@@ -15,6 +15,8 @@ class TensorSource {
   virtual ~TensorSource() = default;
 
   virtual bool has(const std::string& name) const = 0;
+  // True if the file states both and they differ.
+  virtual bool differ(const std::string& a, const std::string& b) = 0;
   // [rows, cols], which lives as long as this object.
   virtual WeightMatrix matrix(const std::string& name, int64_t rows, int64_t cols) = 0;
   virtual std::vector<float> vector(const std::string& name, const std::vector<int64_t>& shape) = 0;

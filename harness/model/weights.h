@@ -77,7 +77,7 @@ struct LayerWeights {
   WeightMatrix wq{}, wk{}, wv{}, wo{};
   std::vector<float> bq{}, bk{}, bv{}, bo{};  // biases of their outputs
   WeightMatrix gate{}, up{}, down{};  // [hidden_dim, dim]; down the other way round. GPT-2 has no gate
-  std::vector<float> b_up{}, b_down{};
+  std::vector<float> b_gate{}, b_up{}, b_down{};
   WeightMatrix router{};          // [experts, dim]
   std::vector<float> b_router{};  // [experts]
   std::vector<ExpertWeights> experts{};

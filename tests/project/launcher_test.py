@@ -55,7 +55,7 @@ class Machine:
         self.bin = folder / "bin"
         self.log_file = folder / "log"
         self.env = {"PATH": str(self.bin), "BIN": str(self.bin), "LOG": str(self.log_file)}
-        self.env.update(PROJECT=str(self.project), INSTALLED=" ".join([*LIBRARIES, "python3-torch"]), HOME=str(folder))
+        self.env.update(PROJECT=str(self.project), INSTALLED=" ".join(LIBRARIES), HOME=str(folder))
         self.env["NO_CUDA"] = ""
         for name in ["kernels", "variants", "harness", "plots"]:
             (self.project / name).mkdir(parents=True)
@@ -371,11 +371,3 @@ def test_test_builds_what_tests_run_and_passes_options_to_ctest(machine):
     assert machine.called("ctest")[0].startswith("ctest --preset full --parallel ") and machine.called("ctest")[0].endswith(" -R ledger")
     machine.run("test", "--device", "cuda", "-R", "cuda")
     assert machine.called("ctest")[0].endswith(" -R cuda") and "device" not in machine.called("ctest")[0]
-
-
-def test_pytorch_is_for_tests_alone(machine):
-    machine.run("test")
-    machine.env["INSTALLED"] = " ".join(LIBRARIES)
-    assert machine.run("list", "--no-install").returncode == 0
-    done = machine.run("test", "--no-install")
-    assert done.returncode == 2 and done.stderr.split(": ")[-1].split() == ["python3-torch"]

@@ -81,6 +81,27 @@ TEST_F(Traces, OfMooncakeAndBailianBringIds) {
   EXPECT_EQ(bailian[0].id_tokens, 16);
 }
 
+TEST_F(Traces, OfJsonAreLinesOrOneArray) {
+  const std::string a = R"({"timestamp": 0, "input_length": 7, "output_length": 5})",
+                    b = R"({"timestamp": 500, "input_length": 8.0, "output_length": 1})";
+  for (const std::string& text : {a + "\n" + b + "\n", " [" + a + ",\n" + b + "]\n"}) {
+    const auto both = read("t.json", text);
+    ASSERT_EQ(both.size(), 2u) << text;
+    expect_request(both[1], 0.5, 8, 1);
+  }
+  EXPECT_EQ(read("t.json", "[]").size(), 0u);
+  EXPECT_NE(refusal("t.json", "[" + a + ", 3]").find("t.json:2: not a JSON object"), std::string::npos);
+}
+
+TEST_F(Traces, NameTheKeyThatIsMissingAndRefuseParts) {
+  EXPECT_NE(refusal("t.jsonl", R"({"delay": 3, "input_length": 7, "output_length": 5})")
+                .find("'timestamp' is missing"),
+            std::string::npos);
+  EXPECT_NE(
+      refusal("t.jsonl", R"({"timestamp": 3, "input_length": 7.5, "output_length": 5})").find("7.5 tokens"),
+      std::string::npos);
+}
+
 TEST_F(Traces, NameTheLineThatIsNone) {
   const std::string csv = "TIMESTAMP,ContextTokens,GeneratedTokens\n1,5,5\n";
   for (const char* line : {"2,5\n", "2,5,5,5\n", "2,five,5\n", "2,-5,10\n", "2,1e30,1\n", "2,nan,1\n",

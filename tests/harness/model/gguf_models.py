@@ -51,6 +51,7 @@ class ModelWriter(GGUFWriter):
     def __init__(self, path: Path, architecture: str, kind: str) -> None:
         super().__init__(path, architecture)
         self.kind, self.rng = kind, numpy.random.default_rng(7)
+        self.biased = False  # q, k, v and the feed-forward have biases whatever the architecture, and attention's output has none
         self.gpt2, self.gemma, self.oss = architecture == "gpt2", architecture.startswith("gemma"), architecture == "gpt-oss"
 
     def matrix(self, name: str, *shape: int) -> None:
@@ -88,7 +89,8 @@ class ModelWriter(GGUFWriter):
             self.add_key_length(HEAD_DIM)
             self.add_value_length(HEAD_DIM)
             self.add_layer_norm_rms_eps(1e-5)
-            self.add_rope_freq_base(5000.0)
+            if "rope__global__freq_base" not in more:
+                self.add_rope_freq_base(5000.0)
         if self.gemma or self.oss:
             self.add_sliding_window(5)
         for key, value in more.items():
@@ -105,7 +107,7 @@ class ModelWriter(GGUFWriter):
             self.product(f"{block}attn_qkv", 3 * HIDDEN, HIDDEN, True)
         else:
             for part, rows in (("q", width), ("k", kv), ("v", kv)):
-                self.product(f"{block}attn_{part}", rows, HIDDEN, self.arch == "qwen2" or self.oss)
+                self.product(f"{block}attn_{part}", rows, HIDDEN, self.arch == "qwen2" or self.oss or self.biased)
         self.product(f"{block}attn_output", HIDDEN, width, self.gpt2 or self.oss)
         if self.arch in ("qwen3", "gemma3"):
             self.norm(f"{block}attn_q_norm", HEAD_DIM)
@@ -118,12 +120,15 @@ class ModelWriter(GGUFWriter):
                 self.matrix(f"{block}ffn_{part}_exps.weight", EXPERTS, rows, columns)
                 self.vector(f"{block}ffn_{part}_exps.bias", EXPERTS, rows)
             elif part != "gate" or not self.gpt2:
-                self.product(f"{block}ffn_{part}", rows, columns, self.gpt2)
+                self.product(f"{block}ffn_{part}", rows, columns, self.gpt2 or self.biased)
 
 
-def write_model(path: Path, architecture: str, kind: str = "F32", tokenizer: str = "gpt2", pre: str = "gpt-2", **metadata: Any) -> Path:
+def write_model(
+    path: Path, architecture: str, kind: str = "F32", tokenizer: str = "gpt2", pre: str = "gpt-2", biased: bool = False, **metadata: Any
+) -> Path:
     """A model whose matrices are stored as `kind`; `metadata` are more keys of the architecture, with __ for a dot."""
     writer = ModelWriter(path, architecture, kind)
+    writer.biased = biased
     vocabulary = add_tokenizer(writer, tokenizer, pre)
     writer.metadata(metadata)
     writer.matrix("token_embd.weight", vocabulary, HIDDEN)
@@ -178,10 +183,10 @@ class Oracle:
         """x [n, heads, head_dim]."""
         pairs = numpy.arange(self.head_dim // 2)
         local = self.architecture == "gemma3" and slides
-        theta = 10000.0 if local else self.key("rope.freq_base", 10000.0)
+        theta = self.key("rope.local.freq_base", 10000.0) if local else self.key("rope.freq_base", self.key("rope.global.freq_base", 10000.0))
         turns = theta ** (-pairs / len(pairs))
-        if self.key("rope.scaling.type") == "linear" and not local:
-            turns = turns / self.key("rope.scaling.factor")
+        if self.key("rope.scaling.type", "linear") == "linear" and not local:
+            turns = turns / self.key("rope.scaling.factor", self.key("rope.scale_linear", 1.0))
         if "rope_freqs.weight" in self.weights:
             turns = turns / self.weights["rope_freqs.weight"]
         angles = numpy.arange(len(x))[:, None, None] * turns

@@ -31,6 +31,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen3": ("qwen3", {"kind": "Q5_0"}),
     "gemma2": ("gemma2", {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0}),
     "gemma3": ("gemma3", {"rope__scaling__type": "linear", "rope__scaling__factor": 8.0}),
+    "llama_biases": ("llama", {"biased": True}),
+    "llama_factor_without_type": ("llama", {"rope__scaling__factor": 2.0}),
+    "llama_older_factor": ("llama", {"rope__scale_linear": 4.0, "expert_count": 0}),
+    "gemma3_of_ollama": ("gemma3", {"rope__global__freq_base": 3000.0, "rope__local__freq_base": 700.0}),
     "gpt2": ("gpt2", {}),
     "gpt2_f16": ("gpt2", {"kind": "F16"}),
     "gpt-oss": ("gpt-oss", {}),
@@ -187,6 +191,28 @@ def test_an_unknown_tokenizer_reads_ids_alone(old: bytes, new: bytes, said: str,
     assert_refused(kvlab(home, "logits", "--model", model, "--text", tmp_path / "text.txt", "--out", tmp_path / "out"), "words.gguf", said)
     numpy.save(tmp_path / "ids.npy", numpy.arange(5, dtype="<u4"))
     assert logits_of(home, model, tmp_path / "ids.npy", tmp_path / "out").shape[0] == 5
+
+
+@pytest.mark.parametrize("architecture, options, said", [
+    ("llama", {"logit_scale": 2.0}, "'llama.logit_scale' is 2.0, which kvlab does not read"),
+    ("llama", {"attention__sliding_window": 4}, "'llama.attention.sliding_window' is 4, which kvlab does not read"),
+    ("llama", {"rope__scaling__type": "yarn", "rope__scaling__yarn_ext_factor": 0.5}, "yarn_ext_factor' is 0.5; other than 1"),
+    ("qwen3", {"block_count": 900_000_000}, "'qwen3.block_count' is 900000000, and it has no tensors of so many layers"),
+    ("qwen3", {"biased": True}, "bias [64] is one that its config.json does not ask for"),
+])
+def test_what_is_stated_is_used_or_refused(architecture: str, options: dict[str, Any], said: str, home: Path, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "stated.gguf", architecture, **options)
+    assert_refused(kvlab(home, "logits", "--model", model, "--text", __file__, "--out", tmp_path / "out"), said)
+
+
+@pytest.mark.skipif(not (DATA / "cases").is_dir(), reason="the real data are not here: KVLAB_DATA")
+def test_files_made_after_public_reports(home: Path, tmp_path: Path) -> None:
+    references = sorted((DATA / "cases").glob("*/*.ref.npy"))
+    for reference in references:
+        model = reference.with_name(reference.name.replace(".ref.npy", ".gguf"))
+        worst = numpy.abs(logits_of(home, model, reference.parent / "ids.npy", tmp_path / "out") - numpy.load(reference)).max()
+        assert worst < 2e-4, f"{model}: {worst}"
+    assert len(references) >= 3
 
 
 def test_a_full_disk_leaves_nothing(home: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import pydoc_data.topics
 import random
@@ -9,6 +10,7 @@ import sys
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
@@ -24,6 +26,7 @@ from gguf_file import GgufFile  # noqa: E402
 from gguf_tokenizer import tokenizer_of  # noqa: E402
 from refusal import Refusal  # noqa: E402
 from sentence_piece import loaded  # noqa: E402
+from tokenizer_keys import check_tokenizer  # noqa: E402
 
 SMOLLM2 = HOME / ".models" / "smollm2-135m" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 # Latin, Greek, Cyrillic, Hebrew, Arabic, Devanagari, Thai, Hangul, kana, Chinese, symbols, emoji.
@@ -216,3 +219,20 @@ def test_texts_are_whole_and_their_bytes_stay(tmp_path: Path, monkeypatch: pytes
         change()
         tokenizer.save(str(tmp_path / "tokenizer.json"))
         assert numpy.load(model_files.tokens_of(tmp_path / "tokenizer.json", tmp_path / "text.txt")).tolist() == [0, 1, 2, 26, 27] * 12
+
+
+@pytest.mark.parametrize("beside, said", [
+    ({"add_bos_token": True, "bos_token": "a"}, "'add_bos_token' is true, and tokenizer.json does the opposite"),
+    ({"add_bos_token": False, "bos_token": {"content": "a"}, "chat_template": "x", "split_special_tokens": False}, ""),
+    ({"split_special_tokens": True}, "'split_special_tokens' is True, which kvlab does not read"),
+    ([1], "holds no JSON object"),
+])
+def test_what_lies_beside_a_tokenizer_is_used_or_refused(beside: Any, said: str, tmp_path: Path) -> None:
+    tokenizer = Tokenizer(models.BPE(vocab={"a": 0, "b": 1}, merges=[]))
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(beside))
+    try:
+        check_tokenizer(tmp_path / "tokenizer.json", tokenizer)
+        assert said == ""
+    except Refusal as refusal:
+        assert said and said in str(refusal)

@@ -1,5 +1,5 @@
 // Hugging Face folders against a naive FP64 forward pass that follows transformers' modeling files, and what
-// the loader refuses. tests/harness/model/transformers_test.py holds the same against transformers itself.
+// the loader refuses. differential_test.py holds drawn ones against transformers itself.
 #include <numbers>
 #include <numeric>
 
@@ -173,6 +173,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"epsilon", {{"rms_norm_eps", 0.1}}},
                     Case{"linear", {{"rope_scaling", {{"rope_type", "linear"}, {"factor", 4.0}}}}},
                     Case{"llama3", {{"rope_scaling", kLlama3}}}, Case{"biases", {{"attention_bias", true}}},
+                    Case{"all_biases", {{"attention_bias", true}, {"mlp_bias", true}}},
+                    Case{"scaling_stated_twice",
+                         {{"rope_parameters", {{"rope_type", "linear"}, {"factor", 9.0}}},
+                          {"rope_scaling", {{"rope_type", "linear"}, {"factor", 4.0}}}}},
                     Case{"mistral_window", {{"model_type", "mistral"}, {"sliding_window", 6}}},
                     Case{"mistral_no_window", {{"model_type", "mistral"}, {"sliding_window", nullptr}}},
                     Case{"qwen2",
@@ -262,6 +266,40 @@ TEST(HuggingFaceFolder, ConfigsThatAreNotImplementedAreRefused) {
   EXPECT_TRUE(
       contains(refusal_of({{"vocab_size", nullptr}}), "'vocab_size' is null, expected a positive integer"));
   EXPECT_TRUE(contains(refusal_of({{"quantization_config", {{"bits", 4}}}}), "its weights are quantised"));
+}
+
+TEST(HuggingFaceFolder, AHeadBesideTheFlagThatTiesItIsUsed) {
+  TinyHuggingFace tiny;
+  const TempFolder untied, flagged;
+  tiny.write(untied.path());
+  tiny.config["tie_word_embeddings"] = true;
+  tiny.write(flagged.path());
+  const std::vector<int> ids = {1, 2, 3};
+  const auto logits = [&](const TempFolder& folder) {
+    return test::run_in_chunks(model::Model(folder.path().string()), ids, 3);
+  };
+  EXPECT_EQ(logits(untied), logits(flagged));
+}
+
+TEST(HuggingFaceFolder, WhatIsStatedAndNotReadIsRefused) {
+  EXPECT_TRUE(contains(refusal_of({{"no_such_key", 3}}), "'no_such_key' is 3, which kvlab does not read"));
+  EXPECT_TRUE(contains(refusal_of({{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}, {"x", 1}}}}),
+                       "'rope_scaling.x' is 1, which kvlab does not read"));
+  const auto accepted = [](const TinyHuggingFace& tiny) {
+    const TempFolder folder;
+    tiny.write(folder.path());
+    return message_of([&] { model::Model(folder.path().string()); });
+  };
+  TinyHuggingFace tiny;
+  tiny.config.update(json{{"no_such_key", nullptr}, {"use_cache", true}, {"sliding_window", 4}});
+  EXPECT_EQ(accepted(tiny), "");
+  tiny.tensors["model.layers.0.self_attn.q_proj.bias"] = tiny.tensors["model.norm.weight"];
+  EXPECT_TRUE(contains(refusal_after(tiny, [](const auto&) {}),
+                       "q_proj.bias [24] is one that its config.json does not ask for"));
+  tiny.config["model_type"] = "mistral";  // whose class does not read the key
+  tiny.config["attention_bias"] = true;
+  tiny.tensors.erase("model.layers.0.self_attn.q_proj.bias");
+  EXPECT_EQ(accepted(tiny), "");
 }
 
 TEST(HuggingFaceFolder, AModelThatDoesNotFitIsRefusedWithItsBytes) {

@@ -53,6 +53,7 @@ struct TinyHuggingFace {
                ? number("head_dim")
                : number("hidden_size") / number("num_attention_heads");
   }
+  bool has_mlp_bias() const { return config.value("mlp_bias", false); }
   bool has_qkv_bias() const {
     return config["model_type"] == "qwen2" || config.value("attention_bias", false);
   }
@@ -96,6 +97,11 @@ struct TinyHuggingFace {
       add(layer + "mlp.gate_proj.weight", {hidden, dim}, 0, 0.3);
       add(layer + "mlp.up_proj.weight", {hidden, dim}, 0, 0.3);
       add(layer + "mlp.down_proj.weight", {dim, hidden}, 0, 0.3);
+      if (has_mlp_bias()) {
+        add(layer + "mlp.gate_proj.bias", {hidden}, 0, 1);
+        add(layer + "mlp.up_proj.bias", {hidden}, 0, 1);
+        add(layer + "mlp.down_proj.bias", {dim}, 0, 1);
+      }
       if (!has_qkv_bias()) continue;
       add(layer + "self_attn.q_proj.bias", {q}, 0, 1);
       add(layer + "self_attn.k_proj.bias", {kv}, 0, 1);
