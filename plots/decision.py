@@ -11,7 +11,7 @@ import whiskers
 from known import heading, name_of, spec_of
 from markupsafe import Markup
 from prepare import along, is_aa_test, place, with_absent, with_panel
-from ranking import MEASURES, NUMBERS, SAID, TEXTS, Measure, Ranking, Reach, Row, comparable, evicts, front, has_one_baseline, is_lossless, keeps_limit, limit_of, measured_by, own, pace, ranking, told
+from ranking import MEASURES, NUMBERS, SAID, TEXTS, Measure, Ranking, Reach, Row, about_answers, comparable, evicts, front, has_one_baseline, is_lossless, keeps_limit, limit_of, measured_by, named, own, pace, ranking, told
 from style import bytes_text
 from tables import CELL
 from trust import leaves_out_one
@@ -99,7 +99,7 @@ def point(rows: list[Row]) -> Point:
     main = next(iter(by.values()), None)
     ordered = ranking(tested, main, limited=False) if main else None
     in_order = [*(ordered.rows if ordered else ()), *(row for row in tested if not ordered or row not in ordered.rows)]
-    best = ranking(tested, main) if main else None
+    best = ranking(named(tested), main) if main and main.column != "accuracy" else None
     marks = dict(zip(map(id, in_order), front(in_order)))
     columns = list(columns_of(in_order, by, best))
     places = {id(best.best): "best"} | {id(row): "tied" for row in best.tied} if best and (main.kind != "time" or comparable(tested)) else {}
@@ -108,7 +108,7 @@ def point(rows: list[Row]) -> Point:
     first = rows[0]
     headings = [Heading("variant", ["variant"], left=True), *(head for head, _ in columns)]
     aa_tests = [row for row in rows if row["aa_test"] and None not in (row["ratio_p50"], row["ratio_ci_low"], row["ratio_ci_high"])]
-    said = list(sentences(tested, by, place(first), aa_tests))
+    said = list(sentences(named(tested), by, place(first), aa_tests))
     return Point(first["panel"] or first["experiment"] or "", place(first), said, headings, lines, first["experiment"] or "", list(map(aa_text, aa_tests)), main.column if main else "", first["seq_len"])
 
 
@@ -125,6 +125,7 @@ def line(row: Row, cells: list[Cell], on_front: str, ranked: str) -> Line:
     facts |= {"bits": row["bits_per_value"], "bytes": row["bytes_per_token"], "error": row[error] if error else None, "front": on_front}
     facts["status"] = (row["status"] or "no status").replace("_", " ")
     note = IDLE if row["keeps_all"] == 1 else f"keeps {row['kept_tokens']:,.0f} of {row['seq_len']:,.0f} tokens" if evicts(row) and row["kept_tokens"] and row["seq_len"] else ""
+    note = ", ".join(filter(None, (note, row["oracle"] and f"an oracle: it {row['oracle']}")))
     return Line(row[CELL], called(row), note, cells, facts["status"], row["reason"] or "no reason recorded", facts, ranked)
 
 
@@ -147,7 +148,7 @@ def columns_of(rows: list[Row], by: Mapping[str, Measure], best: Ranking | None)
     if any(row["verdict"] not in (None, "", "baseline") for row in rows) or any(row["noise"] for row in rows):
         ratio = timed.ratio if timed else ""
         decides = f"{ratio}_p50" if ratio not in ("", "ratio") else "verdict"
-        yield Heading("verdict", [decides, "versus", "noise"], left=True), lambda row: Cell(told(row, ratio) or "–", value=told(row, ratio), tag=told(row, ratio), noise=row["noise"] or "")
+        yield Heading("verdict", [decides, "versus", "noise"], left=True), lambda row: Cell((told(row, ratio) or "–").replace("_", " "), value=told(row, ratio), tag=told(row, ratio), noise=row["noise"] or "")
 
 
 def time_column(rows: list[Row], timed: Measure) -> tuple[Heading, object]:
@@ -224,7 +225,7 @@ def sentences(rows: list[Row], by: Mapping[str, Measure], at: str, aa_tests: lis
         yield f"{lead}no variant is called faster or slower: {' and '.join(doubts(rows, aa_tests))}."
         lead = ""
     elif main:
-        yield about_speed(rows, main, lead)
+        yield f"{lead}{about_answers(rows, lambda row: f'`{called(row)}`')}." if main.column == "accuracy" else about_speed(rows, main, lead)
         lead = ""
     if error := by.get("error"):
         few = [row for row in rows if row["bits_per_value"] is not None and row["bits_per_value"] <= FEW_BITS and not evicts(row)]

@@ -56,8 +56,8 @@ def place(rows: pl.DataFrame) -> str:
 def slowest_and_fastest(rows: pl.DataFrame) -> str | None:
     """The largest difference from the baseline that the intervals show, of the rows of one panel and length; faster is only
     named what keeps the limit of error."""
-    rows = with_absent(rows, ["ratio_p50", "ratio_ci_low", "ratio_ci_high", *LIMITS], ["versus", "experiment"])
-    known = rows.filter(pl.col("ratio_p50").is_not_null(), pl.col("versus").is_not_null())
+    rows = with_absent(rows, ["ratio_p50", "ratio_ci_low", "ratio_ci_high", *LIMITS], ["versus", "experiment", "oracle"])
+    known = rows.filter(pl.col("ratio_p50").is_not_null(), pl.col("versus").is_not_null(), pl.col("oracle").is_null())
     if known.is_empty():
         return None
     against = short(known["versus"][0])

@@ -5,6 +5,7 @@ What only one family of charts needs is in its own file below figures/.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 import polars as pl
@@ -134,7 +135,8 @@ def with_dominated(rows: pl.DataFrame) -> pl.DataFrame:
     compared = pl.concat(rows.partition_by(group, maintain_order=True)).select(*group, "variant", "per_token", "error").with_columns(
         pl.DataFrame([end for at in ends for end in at], schema=["low", "high"], orient="row")
     )
-    pairs = compared.join(compared, on=group, suffix="_other", nulls_equal=True).filter(
+    named = pl.concat(rows.partition_by(group, maintain_order=True))["oracle"].is_null()
+    pairs = compared.join(compared.filter(named), on=group, suffix="_other", nulls_equal=True).filter(
         pl.col("high_other") < pl.col("low"),
         pl.col("per_token_other") <= pl.col("per_token"),
         pl.col("error_other") <= pl.col("error"),
@@ -147,19 +149,22 @@ def with_dominated(rows: pl.DataFrame) -> pl.DataFrame:
 def with_front(rows: pl.DataFrame, low: str = "error", high: str = "error") -> pl.DataFrame:
     """Marks the Pareto front of each (panel, length) and labels its points; equal points share a label and nest. `place` says
     where a point is: on the front, behind, or ambiguous where nothing that is as small has an error whose interval, from `low`
-    to `high`, lies below this one's."""
+    to `high`, lies below this one's. An oracle is behind whatever it loses."""
+    rows = with_absent(rows, [], ["oracle"])
+    named = pl.when(pl.col("oracle").is_null())
     same = ["panel", "seq_len", "per_token", "error"]
     group = ["panel", "seq_len"]
     rows = rows.sort(in_order(rows, "panel"), *same[1:], "step_p50_us")
-    best_before = pl.col("error").cum_min().shift(1).over(group)
+    best_before = named.then("error").otherwise(math.inf).cum_min().shift(1).over(group)
     others = pl.len().over(same) - 1
     label = pl.when(others == 0).then("variant").otherwise(pl.format("{} +{}", "variant", others))
     rows = rows.with_columns(
-        front=best_before.is_null() | (pl.col("error") < best_before), least_high=pl.coalesce(high, "error").cum_min().over(group)
+        front=pl.col("oracle").is_null() & (best_before.is_null() | (pl.col("error") < best_before)),
+        least_high=named.then(pl.coalesce(high, "error")).otherwise(math.inf).cum_min().over(group),
     )
     # Of points that are as small as each other, the last one's has seen all.
     certain = pl.col("least_high").last().over([*group, "per_token"])
-    rows = rows.with_columns(may_be=pl.col("front") | (pl.coalesce(low, "error") <= certain))
+    rows = rows.with_columns(may_be=pl.col("front") | pl.col("oracle").is_null() & (pl.coalesce(low, "error") <= certain))
     return rows.with_columns(
         place=pl.when(pl.col("front").any().over(same)).then(pl.lit(ON_FRONT)).when("may_be").then(pl.lit(AMBIGUOUS)).otherwise(pl.lit("behind")),
         front_label=label,

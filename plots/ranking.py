@@ -4,7 +4,7 @@ which lie on the Pareto front.
 The sentence and the table of the first screen, charts, and the site use it. Two times are compared by their ratios to the
 baseline's, whose intervals decide the verdicts, so that nothing is called faster than the baseline and tied with it. Only where a
 row has no ratio, or there are several baselines, do the intervals of the times themselves decide. Lossless is what the harness measured as such, not what a name
-promises.
+promises. An `oracle`, which no engine can deploy, is drawn and never named. Answers to questions have verdicts over all questions of a configuration.
 """
 
 from __future__ import annotations
@@ -69,9 +69,10 @@ STEP = next(measure for measure in MEASURES if measure.column == "step_p50_us")
 NUMBERS = [
     *(column for measure in MEASURES for column in (measure.column, *(measure.interval or ()))),
     *(f"{prefix}{end}" for prefix in ("append_total_ratio", "ratio", "cold_ratio") for end in ("_p50", "_ci_low", "_ci_high")),
-    "err_codec_rel_l2", "err_retention_rel_l2", "kept_tokens", "keeps_all", "bits_per_value",
+    "err_codec_rel_l2", "err_retention_rel_l2", "kept_tokens", "keeps_all", "bits_per_value", "held_bytes_per_token",
+    "pooled_questions", "pooled_right", "pooled_full_right",
 ]  # fmt: skip
-TEXTS = ["verdict", "versus", "noise"]  # with NUMBERS: what a row needs for a ranking
+TEXTS = ["verdict", "versus", "noise", "oracle"]  # with NUMBERS: what a row needs for a ranking
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,30 @@ def ranking(rows: Iterable[Row], measure: Measure, limited: bool = True) -> Rank
     order = sorted(zip(reaches(kept, measure), kept), key=lambda pair: pair[0][0])
     limit = next((column for row in known if (column := limit_of(row))), None)
     return Ranking(measure, [row for _, row in order], [reach for reach, _ in order], SAID[limit] if limited and limit else "")
+
+
+def named(rows: Iterable[Row]) -> list[Row]:
+    """Those that an answer may name: all but oracles."""
+    return [row for row in rows if not row.get("oracle")]
+
+
+def about_answers(rows: Iterable[Row], called: Callable[[Row], str]) -> str:
+    """What verdicts over all questions of a configuration say of its caches, of which `rows` have one each."""
+    judged = [row for row in named(rows) if row["verdict"]]
+    if not judged:
+        return "the full f32 cache itself answers too few questions"
+    if any(row["pooled_questions"] is None for row in judged):
+        return "an earlier version judged each cell alone; ./kvlab check-results --add-stages judges all questions together"
+    worse = [row for row in judged if row["verdict"] == "worse"]
+    well = [row for row in judged if row["verdict"] in ("baseline", "identical", "better", "not_found_worse")]
+    said = [f"{len(worse)} of {len(judged)} caches answer worse than the full f32 cache"] if worse else []
+    if well:
+        best = min(well, key=lambda row: (row["held_bytes_per_token"], row["variant"]))
+        said.append(f"{called(best)} is the smallest found to lose at most 10 points: {bytes_text(best['held_bytes_per_token'])} a token, "
+                    f"{best['pooled_right']:.0f} of {best['pooled_questions']:.0f} right, full cache {best['pooled_full_right']:.0f}")  # fmt: skip
+    if unclear := len(judged) - len(worse) - len(well):
+        said.append(f"too few questions to say {f'of {unclear}' if said else f'whether any of {unclear} caches answers worse than the full f32 cache'}")
+    return "; ".join(said)
 
 
 def limit_of(row: Row) -> str | None:
@@ -194,7 +219,7 @@ def front(rows: list[Row]) -> list[str]:
     """Of each row whether it is on the front of all that was measured ("front"), behind by its median alone ("perhaps"), or "".
     Bytes are compared to three digits and errors to two, or a variant would be on the front for the last bit of a sum."""
     by = measured_by(rows)
-    compared = [at for at, row in enumerate(rows) if all(row[m.column] is not None for m in by.values())]
+    compared = [at for at, row in enumerate(rows) if not row.get("oracle") and all(row[m.column] is not None for m in by.values())]
     found = [""] * len(rows)
     if len(by) < 2 or not compared:
         return found

@@ -31,7 +31,8 @@ constexpr size_t kOuterLayers = 2;
 std::vector<std::string> candidate_specs(const ModelShape& shape) {
   std::vector<std::string> specs;
   const auto add = [&](const std::string& text) {
-    if (unsupported_reason(parse_layer_specs(text), shape).empty()) specs.push_back(text);
+    const LayerSpecs parsed = parse_layer_specs(text);
+    if (oracle_of(parsed).empty() && unsupported_reason(parsed, shape).empty()) specs.push_back(text);
   };
   for (const char* codec : kEverywhere) add(std::string("contiguous/") + codec);
   const std::vector<int> layers = cached_layers(shape);

@@ -155,7 +155,9 @@ std::vector<Cells> longest_points(const Cells& cells) {
 std::vector<Answer> answers_at(const Cells& all) {
   Cells cells, within;
   for (const Cell* row : all) {
-    if ((*row)[results::kStatus] != results::Status::kOk || results::is_aa_test(*row)) continue;
+    if ((*row)[results::kStatus] != results::Status::kOk || results::is_aa_test(*row) ||
+        !(*row)[results::kOracle].empty())
+      continue;
     cells.push_back(row);
     if (keeps_limit(*row)) within.push_back(row);
   }

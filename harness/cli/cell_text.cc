@@ -53,6 +53,7 @@ std::string row_name(const results::Row& row) {
   if (!row[results::kArm].empty()) name += "  " + row[results::kArm];
   if (row[results::kChunkTokens]) name += " " + results::text_of(row[results::kChunkTokens]);
   if (row[results::kKeepsAll] == 1) name += "  [keeps all]";
+  if (!row[results::kOracle].empty()) name += "  [oracle]";
   return name + (results::is_aa_test(row) ? "  [A/A test]" : "");
 }
 

@@ -96,8 +96,8 @@ void add_options(CLI::App& app, SbatchCommand& options) {
 void add_options(CLI::App& app, CheckCommand& options) {
   app.add_option("results", options.folder, "a results folder")->required();
   app.add_flag("--add-stages", options.add_stages,
-               "check nothing: give cells.csv the columns of a variant's stages, which earlier versions did "
-               "not write");
+               "check nothing: give cells.csv the columns of a variant's stages and the verdicts over all "
+               "cells, which earlier versions did not write");
   app.add_flag("--json", options.json, "print findings and notes as JSON")->excludes("--add-stages");
 }
 
@@ -141,16 +141,16 @@ int sbatch(const SbatchCommand& command) {
 int check_results(const CheckCommand& options) {
   if (options.add_stages) {
     const bool added = cluster::add_stages(options.folder);
-    std::printf("%s: cells.csv %s the columns of stages\n", options.folder.c_str(),
-                added ? "now has" : "already had");
+    std::printf("%s: cells.csv %s the columns of stages and this version's verdicts\n",
+                options.folder.c_str(), added ? "now has" : "already had");
     return 0;
   }
   const cluster::Check check = cluster::check_results(options.folder);
   if (options.json) {
     const nlohmann::ordered_json json{
-        {"results", options.folder},  {"cells", check.cells},   {"closed_forms", check.closed_forms},
-        {"medians", check.medians},   {"ratios", check.ratios}, {"shares", check.shares},
-        {"findings", check.findings}, {"notes", check.notes}};
+        {"results", options.folder},  {"cells", check.cells},       {"closed_forms", check.closed_forms},
+        {"medians", check.medians},   {"ratios", check.ratios},     {"shares", check.shares},
+        {"verdicts", check.verdicts}, {"findings", check.findings}, {"notes", check.notes}};
     std::puts(json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
     return check.findings.empty() ? 0 : kCellFailed;
   }
@@ -158,8 +158,10 @@ int check_results(const CheckCommand& options) {
     std::printf("finding: %s\n", io::as_message(finding).c_str());
   for (const std::string& note : check.notes) std::printf("note: %s\n", io::as_message(note).c_str());
   std::printf(
-      "%s: %zu cells; computed again: %zu closed forms, %zu medians, %zu ratios, %zu shares; %s\n",
+      "%s: %zu cells; computed again: %zu closed forms, %zu medians, %zu ratios, %zu shares, %zu "
+      "verdicts; %s\n",
       options.folder.c_str(), check.cells, check.closed_forms, check.medians, check.ratios, check.shares,
+      check.verdicts,
       check.findings.empty() ? "all holds" : (std::to_string(check.findings.size()) + " findings").c_str());
   return check.findings.empty() ? 0 : kCellFailed;
 }

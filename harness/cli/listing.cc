@@ -43,6 +43,7 @@ Json entries(const Table& table) {
     all.push_back({{"name", entry->name},
                    {"help", entry->help},
                    {"source", entry->source},
+                   {"oracle", entry->oracle},
                    {"parameters", std::move(parameters)}});
   }
   return all;
@@ -103,6 +104,8 @@ std::string entries_text(const Json& all, const char* kind, size_t width = 14) {
     if (entry.contains("better"))
       text += padded(text_at(entry, "unit") + ", " + text_at(entry, "better") + " is better", 24);
     text += text_at(entry, "help");
+    if (const std::string oracle = entry.value("oracle", ""); !oracle.empty())
+      text += "; an oracle, which " + oracle + ": no answer recommends it";
     if (const std::string source = entry.value("source", ""); !source.empty()) text += "  [" + source + "]";
     text += "\n";
     for (const Json& p : entry.value("parameters", Json::array())) {

@@ -6,7 +6,6 @@
 
 #include "harness/experiments/experiment.h"
 #include "harness/experiments/written_columns.h"
-#include "harness/io/csv.h"
 #include "harness/measure/stage_columns.h"
 #include "harness/peers/peers.h"
 #include "harness/results/append_file.h"
@@ -99,58 +98,33 @@ void set_stages(results::Row& row, const config::Config& config) {
   }
 }
 
-// The position of field `number` in the record that begins at `at`; the record's end, a line feed, if it has fewer.
-size_t field_at(const std::string& text, size_t at, size_t number) {
-  for (bool quoted = false; number > 0 && at < text.size(); ++at) {
-    if (text[at] == '"') quoted = !quoted;
-    if (quoted) continue;
-    if (text[at] == '\n') return at;
-    number -= text[at] == ',';
-  }
-  return at;
-}
-
 }  // namespace
 
 bool add_stages(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "cells.csv";
-  const results::Table& table = experiments::cell_table();
   const std::string text = results::read_whole(path);
   if (text.empty() || text.back() != '\n')
     throw std::invalid_argument(path.string() + ": no such file, or its last line is torn (no line end)");
-  const io::CsvRecord header = io::read_csv(path).header;
-  results::ColumnList stages;
+  const results::Table &all = experiments::cell_table(), there = results::table_in(path, all);
   const config::Config config = config_of(folder);
-  const auto is_derived = [&](const results::AnyColumn* column) {
-    return column->is_stage ||
-           ((column == &results::kModelLayers || column == &results::kModelBytes) && measures_a_part(config));
-  };
-  for (const results::AnyColumn* known : table.columns)
-    if (is_derived(known) && std::ranges::count(header, known->name) == 0) stages.push_back(known);
-  if (!stages.empty()) {
-    const size_t column =
-        static_cast<size_t>(std::ranges::find(header, std::string_view("device")) - header.begin()) + 1;
-    std::string names;
-    for (const results::AnyColumn* stage : stages) names += std::string(stage->name) + ",";
-    size_t at = field_at(text, 0, column), end = field_at(text, at, header.size()) + 1;
-    std::string whole = text.substr(0, at) + names + text.substr(at, end - at);
-    for (results::Row& row : results::read_csv(path, table)) {
-      set_stages(row, config);
-      io::CsvRecord fields;
-      for (const results::AnyColumn* stage : stages) fields.push_back(row.text(*stage));
-      fields.emplace_back();  // the comma behind the last of them
-      std::string inserted = io::csv_line(fields);
-      inserted.pop_back();
-      at = field_at(text, end, column);
-      const size_t next = field_at(text, end, header.size()) + 1;
-      whole += text.substr(end, at - end) + inserted + text.substr(at, next - at);
-      end = next;
-    }
-    results::write_whole(path, whole);
+  std::vector<results::Row> rows = results::read_csv(path, all);
+  for (results::Row& row : rows) {
+    const results::Row written = row;
+    set_stages(row, config);
+    row.copy(written, there.columns);
   }
-  results::write_whole(folder / "columns.json",
-                       experiments::layout_of(results::table_in(path, table)).columns_json);
-  return !stages.empty();
+  experiments::judge_cells(rows);
+  results::Table table{all.file, {}, all.told_by};
+  for (const results::AnyColumn* column : all.columns) {
+    const auto has_it = [&](const results::Row& row) { return !row.text(*column).empty(); };
+    if (column->is_stage || std::ranges::count(there.columns, column) > 0 ||
+        std::ranges::any_of(rows, has_it))
+      table.columns.push_back(column);
+  }
+  const std::string now = results::csv_text(table, rows);
+  if (now != text) results::write_whole(path, now);
+  results::write_whole(folder / "columns.json", experiments::layout_of(table).columns_json);
+  return now != text;
 }
 
 }  // namespace kv::cluster

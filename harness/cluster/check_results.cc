@@ -221,6 +221,22 @@ void check_shares(const std::vector<results::Row>& cells, Check& check) {
   }
 }
 
+// Verdicts over all cells of a run follow from their other columns.
+void check_verdicts(const std::vector<results::Row>& cells, Check& check) {
+  std::vector<results::Row> judged = cells;
+  check.verdicts = experiments::judge_cells(judged);
+  for (size_t i = 0; i < cells.size(); ++i) {
+    for (const results::AnyColumn* column : experiments::cell_table().columns) {
+      const std::string stated = cells[i].text(*column), computed = judged[i].text(*column);
+      if (stated == computed) continue;
+      check.findings.push_back("'" + cells[i][results::kCell] + "': " + std::string(column->name) + " is '" +
+                               stated + "', and all cells together give '" + computed +
+                               "'; `kvlab check-results --add-stages` writes it");
+      break;
+    }
+  }
+}
+
 void check_samples(const fs::path& folder, const std::vector<results::Row>& cells,
                    const nlohmann::json& environment, Check& check) {
   const auto timed = std::ranges::count_if(cells, is_timed);
@@ -269,13 +285,14 @@ Check check_results(const fs::path& folder) {
   }
   check_samples(folder, cells, environment, check);
   check_shares(cells, check);
+  check_verdicts(cells, check);
   const Sides sides = read_sides(folder);
   const bool has_samples =
       std::ranges::any_of(sides, [](const auto& side) { return side.first->find(measure::kStepUs.name); });
   std::ranges::move(differences(cells, sides, has_samples), std::back_inserter(check.findings));
   for (const std::string& name : unknown_tables(folder))
     check.notes.push_back(name + " is no table that an experiment writes, and was not checked");
-  if (check.closed_forms + check.medians + check.ratios + check.shares == 0)
+  if (check.closed_forms + check.medians + check.ratios + check.shares + check.verdicts == 0)
     check.findings.push_back("nothing could be computed again, neither bytes nor times");
   return check;
 }

@@ -188,6 +188,7 @@ Merged merge(const MergeOptions& options) {
   if (!options.partial) require_all_shards(parts);
   const std::map<Key, Kept> rows = rows_of(parts);
   Merged merged{.cells = in_order(parts, rows), .hosts = {}, .findings = findings_in(rows)};
+  experiments::judge_cells(merged.cells);
   std::set<std::string> hosts;
   for (const results::Row& row : merged.cells) hosts.insert(row[results::kHost]);
   merged.hosts.assign(hosts.begin(), hosts.end());

@@ -236,6 +236,7 @@ RunOutcome run_config(const config::Config& config, const RunOptions& options) {
     environment["started"] = results.started().value_or(utc_now());
     results.write_environment(environment);
     const bool finished = run_points(sweep.points, options, results);
+    if (std::vector<results::Row> cells = results.cells(); judge_cells(cells) > 0) results.set_cells(cells);
     environment["finished"] = finished ? utc_now() : "";
     results.write_environment(environment);
     results.write("benchmark.json", measure::benchmark_json(timed_steps(options.out), environment));

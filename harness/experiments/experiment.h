@@ -57,11 +57,15 @@ struct Experiment {
   // Measures a sweep point and returns its rows in order; samples go to `results` at once. Empty if stopped.
   std::vector<results::Row> (*run)(const measure::SweepPoint& point, const measure::RunControl& control,
                                    results::ResultsFolder& results);
+  // Sets the verdicts that depend on all of its cells in a run, from their other columns. Null: each sweep point has its own.
+  void (*judge)(std::span<results::Row* const> cells) = nullptr;
 };
 
 std::span<const Experiment* const> experiments();
 // Null for an unknown name, such as that of `kvlab eval`'s cells.
 const Experiment* find_experiment(std::string_view name);
+// Lets experiments judge all cells of a run, and returns how many they judged.
+size_t judge_cells(std::vector<results::Row>& cells);
 // Keeps the cells of experiments that have a fact.
 std::vector<results::Row> cells_with(bool Experiment::*fact, std::vector<results::Row> cells);
 // Throws std::logic_error for a name that load_config would refuse.

@@ -23,6 +23,18 @@ const Experiment* find_experiment(std::string_view name) {
   return found == kExperiments.end() ? nullptr : *found;
 }
 
+size_t judge_cells(std::vector<results::Row>& cells) {
+  size_t judged = 0;
+  for (const Experiment* experiment : kExperiments) {
+    std::vector<results::Row*> own;
+    for (results::Row& cell : cells)
+      if (experiment->judge && cell[results::kExperiment] == experiment->info.name) own.push_back(&cell);
+    if (!own.empty()) experiment->judge(own);
+    judged += own.size();
+  }
+  return judged;
+}
+
 std::vector<results::Row> cells_with(bool Experiment::*fact, std::vector<results::Row> cells) {
   std::erase_if(cells, [&](const results::Row& cell) {
     const Experiment* experiment = find_experiment(cell[results::kExperiment]);

@@ -15,6 +15,7 @@ void set_stages(results::Row& row, const LayerSpecs& specs, const ModelShape* sh
   row[results::kPlacement] = io::as_utf8(stages.placement);  // may hold a path
   row[results::kRetention] = stages.retention;
   row[results::kSelection] = stages.selection;
+  row[results::kOracle] = oracle_of(specs);
   row[results::kLayerSpecs] = io::as_utf8(specs.print_exceptions());
 }
 

@@ -59,7 +59,10 @@ std::string quality_of(const results::Row& r) {
 }
 
 // The sentence that answers. `rows` begin with those that serve all requests.
-std::string answer(const PlanTable& t, const std::vector<results::Row>& rows, io::Units units) {
+std::string answer(const PlanTable& t, std::vector<results::Row> rows, io::Units units) {
+  std::erase_if(rows, [](const results::Row& r) {
+    return !oracle_of(parse_layer_specs(r[results::kVariant])).empty();
+  });
   const auto fits =
       std::count_if(rows.begin(), rows.end(), [](const results::Row& r) { return r[kPlanStatus] == "fits"; });
   const std::string begin = t.geometry.name + " in " + t.memory_text + ": ";

@@ -26,6 +26,8 @@ inline constexpr auto kSelection =
     TextColumn{"selection", "", "stage of the variant: rows that a query reads"}.stage();
 inline constexpr auto kLayerSpecs =
     TextColumn{"layer_specs", "", "layers with other stages, as 0-1:contiguous/f16"}.stage();
+inline constexpr auto kOracle =
+    TextColumn{"oracle", "", "why no engine can deploy the variant, so that no answer recommends it"}.stage();
 inline constexpr auto kBitsPerValue =
     NumberColumn{"bits_per_value", "bits",
                  "stored bits of a K or V value, scales and zero points included; mean over the layers"}
@@ -68,7 +70,7 @@ inline constexpr TextColumn kHost{"host", "", "name of the machine that measured
 inline constexpr TextColumn kSeries{"series", "",
                                     "the variant as the config writes it: the same at every {budget}"};
 inline constexpr auto kCellColumns =
-    column_list(kCell, kVariant, kDevice, kPlacement, kCodec, kRetention, kSelection, kLayerSpecs,
+    column_list(kCell, kVariant, kDevice, kPlacement, kCodec, kRetention, kSelection, kLayerSpecs, kOracle,
                 kBitsPerValue, kExperiment, kPhase, kWorkload, kLayers, kModelLayers, kQHeads, kKvHeads,
                 kHeadDim, kThreads, kBatch, kSeqLen, kStatus, kReason, kKernel, kHost, kSeries);
 
@@ -144,8 +146,12 @@ inline constexpr auto kVerdict =
         "verdict", "",
         "times: baseline, faster, slower, ambiguous, unreliable (the baseline is noisy or differs from "
         "itself), or aa_test (the baseline against itself); "
-        "losses: baseline, worse, better, negligible, ambiguous, or identical"}
-        .one_of("baseline aa_test faster slower ambiguous unreliable worse better negligible identical");
+        "losses: baseline, worse, better, negligible, ambiguous, or identical; answers to all questions: "
+        "baseline, identical, worse, better, not_found_worse (a loss of more than 10 points is "
+        "excluded), too_few_questions to say, or cannot_be_decided by any answers"}
+        .one_of(
+            "baseline aa_test faster slower ambiguous unreliable worse better negligible identical "
+            "not_found_worse too_few_questions cannot_be_decided");
 inline constexpr auto kVersusColumns = column_list(kVersus);
 
 inline constexpr auto kVerdictColumns = column_list(kVersus, kVerdict);

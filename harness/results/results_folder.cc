@@ -154,12 +154,15 @@ void ResultsFolder::open_tables() {
   }
 }
 
+void ResultsFolder::set_cells(const std::vector<Row>& cells) {
+  cells_ = cells;
+  write_whole(path_ / "cells.csv", csv_text(layout_.cells, cells_));
+  open_tables();
+}
+
 void ResultsFolder::drop_cells(const std::vector<std::string>& keys) {
   const auto dropped = [&](const Row& row) { return std::count(keys.begin(), keys.end(), row[kCell]) > 0; };
-  if (std::erase_if(cells_, dropped) > 0) {
-    write_whole(path_ / "cells.csv", csv_text(layout_.cells, cells_));
-    open_tables();
-  }
+  if (std::erase_if(cells_, dropped) > 0) set_cells(std::vector<Row>(cells_));
 }
 
 void ResultsFolder::drop_unfinished() { open_tables(); }

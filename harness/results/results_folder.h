@@ -66,6 +66,8 @@ class ResultsFolder {
   void add(const Table& side, std::span<const Row> rows);
   // Writes a sweep point's cells, all or none; they are on disk when this returns.
   void add_cells(std::span<const Row> rows);
+  // Writes all finished cells anew, with other values.
+  void set_cells(const std::vector<Row>& cells);
   // Drops samples of cells that are not yet in cells.csv.
   void drop_unfinished();
   // Drops these cells and their samples, if any.

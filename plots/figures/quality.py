@@ -12,7 +12,7 @@ from marks import (
     click_focus, front_dots, front_line, in_families, in_focus, interval, length_choice, line_and_points, panel_width, panels, point_names, text, tips,
 )  # fmt: skip
 from messages import at_each_length, least_of_four_bits, titled
-from prepare import NoData, of_experiment, with_front, with_panel
+from prepare import NoData, of_experiment, with_absent, with_front, with_panel
 from style import bytes_text, length_axis, log_axis
 
 KL_TITLE = "KL(full f32 cache || variant), mean [nats]"
@@ -106,7 +106,8 @@ def at_the_last_position(rows: pl.DataFrame) -> str:
 
 
 def least_and_most(rows: pl.DataFrame) -> str:
-    rows = rows.sort("kl_mean", "spec")
+    named = with_absent(rows, [], ["oracle"]).filter(pl.col("oracle").is_null())
+    rows = (rows if named.is_empty() else named).sort("kl_mean", "spec")
     least, most = (f"{short(row['spec'])} by {row['kl_mean']:.1g} nats" for row in (rows.row(0, named=True), rows.row(-1, named=True)))
     return f"predictions differ most with {most}" + (f", least with {least}," if rows.height > 1 else "")
 

@@ -62,7 +62,7 @@ def quality_read(tables: Tables):
 def reading_rows(cells: pl.DataFrame) -> pl.DataFrame:
     """The cells of texts and of recall, a panel each; adds `per_token`, the KiB that a step reads, `error`, the front of
     the two, `alike`: statistically tied with the full cache, and `part`: whether rows are dropped or unread."""
-    cells = with_absent(cells, ["bytes_read", "loss_change", "distance"])
+    cells = with_absent(cells, ["bytes_read", "loss_change", "distance"], ["oracle"])
     rows = cells.filter(pl.col("experiment").is_in(["quality", "recall"]), pl.col("bytes_read") > 0)
     rows = rows.filter(pl.col("loss_change").is_not_null(), versus_full())
     selects = (pl.col("selection") != "all").fill_null(False)
@@ -79,15 +79,19 @@ def reading_rows(cells: pl.DataFrame) -> pl.DataFrame:
         per_token=pl.col("bytes_read") / pl.col("batch") / 1024,
         error=pl.col("loss_change"),
         alike=pl.col("verdict").is_in([*NOT_TOLD_APART, "baseline"]),
-        part=selects | (pl.col("kept_tokens") < pl.col("seq_len")),
+        part=(selects | (pl.col("kept_tokens") < pl.col("seq_len"))) & pl.col("oracle").is_null(),
     )
     return with_front(rows)
 
 
 def fewest_bytes(rows: pl.DataFrame, names: dict[str, str]) -> str:
     """What the selection loses that reads least of those in most panels, and how many points that read a part lose nothing
-    that their intervals show."""
-    selections = rows.filter(pl.col("selection") != "all")
+    that their intervals show. Oracles are no choice."""
+    selections = rows.filter(pl.col("selection") != "all", pl.col("oracle").is_null())
+    part = rows.filter("part")
+    tied = f"{part['alike'].sum()} of {part.height} caches that read a part of the rows are statistically tied with the full one"
+    if selections.is_empty():
+        return f"{tied}; the selections are oracles"
     sums = selections.group_by("spec", "variant").agg(pl.col("per_token").sum(), panels=pl.len())
     named = sums.sort("panels", "per_token", "spec", descending=[True, False, False]).row(0, named=True)
     said = [
@@ -95,6 +99,4 @@ def fewest_bytes(rows: pl.DataFrame, names: dict[str, str]) -> str:
         + (f" on {row['panel']}" if row["panel"] else "")
         for at, row in enumerate(selections.filter(pl.col("spec") == named["spec"]).rows(named=True))
     ]
-    part = rows.filter("part")
-    return (f"Reading least, {names[named['variant']]} loses {', '.join(said)}; {part['alike'].sum()} of {part.height} caches "
-            f"that read a part of the rows are statistically tied with the full one")  # fmt: skip
+    return f"Reading least, {names[named['variant']]} loses {', '.join(said)}; {tied}"

@@ -8,8 +8,9 @@ from families import VariantStyle, short
 from figures.figure import Tables, figure
 from figures.models import series
 from marks import in_focus, interval, legend_focus, length_choice, panels, text, tips
-from messages import at_each_length, titled
+from messages import titled
 from prepare import NoData, of_experiment, with_absent
+from ranking import NUMBERS, TEXTS, about_answers
 from style import bytes_text, length_text, log_axis
 
 ACCURACY = "right answers / questions"
@@ -41,7 +42,7 @@ def task_depth(tables: Tables):
     layers = base.mark_rect(stroke="white", strokeWidth=0.5).encode(colour), base.mark_text(fontSize=10).encode(text="label:N", color=ink)
     most = rows.group_by("panel").agg(pl.col("variant").n_unique())["variant"].max()
     chart = panels(alt.layer(*layers), rows, height=max(90, 18 * most))
-    return titled(chart.resolve_scale(x="independent", y="independent") if rows["panel"].n_unique() > 1 else chart, who_forgets(rows) + left_out)
+    return titled(chart.resolve_scale(x="independent", y="independent") if rows["panel"].n_unique() > 1 else chart, what_is_answered(rows) + left_out)
 
 
 @figure(
@@ -57,8 +58,7 @@ def task_bytes(tables: Tables):
     rows, left_out = usable(tables)
     at = pl.format("depth {} %", pl.col("depth").map_elements("{:g}".format, return_dtype=pl.String))
     rows = rows.with_columns(panel=pl.format("{} · {}", "asked", at))
-    rows = rows.with_columns(spec=pl.col("variant"), variant=series()).sort("depth", "panel", maintain_order=True)
-    message = {length: said + left_out for length, said in at_each_length(rows, fewest_bytes).items()}
+    rows = rows.with_columns(variant=series()).sort("depth", "panel", maintain_order=True)
     # Most caches are asked at one length, and few at longer ones.
     choice = length_choice(rows["seq_len"], rows.group_by("seq_len").len().sort("len", "seq_len")["seq_len"][-1])
     style = VariantStyle(set(rows["variant"]), rows["variant"], None)
@@ -72,12 +72,12 @@ def task_bytes(tables: Tables):
     line = base.mark_line(strokeWidth=1.8).encode(style.colour(legend), style.dash(), opacity=in_focus(), order="held_bytes_per_token:Q")
     point = base.mark_point(size=60, strokeWidth=1.8).encode(style.colour(legend), style.shape(legend), opacity=in_focus())
     layers = bar.encode(style.colour(legend), opacity=in_focus()).add_params(legend_focus()), line, point
-    return titled(panels(alt.layer(*layers), rows, choice=choice), message)
+    return titled(panels(alt.layer(*layers), rows, choice=choice), what_is_answered(rows) + left_out)
 
 
 def usable(tables: Tables) -> tuple[pl.DataFrame, str]:
     """The cells whose full f32 cache is above the floor, in panels; and what is left out, for a title."""
-    cells = with_absent(of_experiment(tables.cells, "task", "accuracy", "depth", "held_bytes_per_token"), [], ["template"])
+    cells = with_absent(of_experiment(tables.cells, "task", "accuracy", "depth", "held_bytes_per_token"), [*NUMBERS, "pooled_p"], [*TEXTS, "template"])
     chat = pl.col("template") == "chatml"
     cells = cells.with_columns(task=pl.when(chat).then(pl.format("{} in ChatML", "task")).otherwise("task"))
     too_hard = pl.col("usable") == "no"
@@ -93,8 +93,10 @@ def usable(tables: Tables) -> tuple[pl.DataFrame, str]:
     return rows.with_columns(
         text("held_bytes_per_token", bytes_text),
         text("credit", "{:.2f}".format),
-        text("difference_p", "{:.2g}".format),
+        text("pooled_p", "{:.2g}".format),
         interval("accuracy_ci_low", "accuracy_ci_high", "{:.2f}".format),
+        pl.col("verdict").str.replace_all("_", " ").alias("told"),
+        spec=pl.col("variant"),
         label=label,
         asked=pl.format("{} · question {} compression", "task", "query"),
     ), left_out
@@ -102,42 +104,12 @@ def usable(tables: Tables) -> tuple[pl.DataFrame, str]:
 
 def task_tips(**more: str) -> list[alt.Tooltip]:
     return tips(**more, task="task", depth="depth", right="label", interval_95="interval", credit="credit_text",
-                p_against_full="difference_p_text", bytes_held="held_bytes_per_token_text", verdict="verdict")  # fmt: skip
+                p_over_all_questions="pooled_p_text", bytes_held="held_bytes_per_token_text", verdict="told")  # fmt: skip
 
 
-def who_forgets(rows: pl.DataFrame) -> str:
-    """How many caches answer worse than the full one somewhere, and what is lost most."""
-    worse = rows.filter(pl.col("verdict") == "worse")
-    if worse.is_empty():
-        return f"None of {rows['variant'].n_unique()} caches is found to answer worse than the full f32 cache" + (f": {few}" if (few := too_few(rows)) else "")
-    lost = worse.sort(pl.col("full_right") - pl.col("right"), "variant", descending=[True, False]).row(0, named=True)
-    return (f"{worse['variant'].n_unique()} of {rows['variant'].n_unique()} caches answer worse than the full f32 cache somewhere; "
-            f"{short(lost['variant'])} answers {lost['label']} at {lost['depth']:g} % of {lost['seq_len']:,.0f} tokens, "
-            f"the full cache {lost['full_right']:.0f}")  # fmt: skip
-
-
-def too_few(rows: pl.DataFrame) -> str:
-    """What cannot be told apart, where no cache is found to answer worse though one gives fewer answers."""
-    lost = rows.sort(pl.col("right") - pl.col("full_right"), "variant").row(0, named=True)
-    if (rows["verdict"] == "worse").any() or lost["right"] >= lost["full_right"]:
-        return ""
-    return f"{lost['batch']:.0f} questions a place are too few to tell {lost['right']:.0f} right from {lost['full_right']:.0f}"
-
-
-def fewest_bytes(rows: pl.DataFrame) -> str:
-    """The smallest cache not found to answer worse anywhere, where most caches were asked."""
-    asked = rows.group_by("task", "asked").len().sort("len", "task", "asked", descending=[True, False, False]).row(0, named=True)
-    there = rows.filter(pl.col("task") == asked["task"], pl.col("asked") == asked["asked"])
-    if few := too_few(there):
-        return f"{few[0].upper()}{few[1:]} ({asked['asked']})"
-    kept = there.group_by("spec").agg(
-        pl.col("held_bytes_per_token").mean(), (pl.col("verdict") == "worse").any().alias("worse"), pl.len().alias("places"),
-        pl.col("right", "full_right", "batch").sum(),
-    )  # fmt: skip
-    as_well = kept.filter(~pl.col("worse"), pl.col("places") == pl.col("places").max()).sort("held_bytes_per_token", "spec")
-    if as_well.is_empty():
-        return f"Every cache answers worse than the full f32 cache somewhere ({asked['asked']})"
-    best = as_well.row(0, named=True)
-    return (f"{short(best['spec'])} has the fewest bytes a token, {bytes_text(best['held_bytes_per_token'])}, of the caches "
-            f"not found to answer worse: {best['right']:.0f}/{best['batch']:.0f} beside {best['full_right']:.0f}/{best['batch']:.0f} "
-            f"({asked['asked']})")
+def what_is_answered(rows: pl.DataFrame) -> str:
+    """Verdicts where most caches were asked, over all questions of the kind."""
+    most = rows.group_by("asked", "seq_len").len().sort("len", "asked", "seq_len", descending=[True, False, False]).row(0, named=True)
+    there = rows.filter(pl.col("asked") == most["asked"], pl.col("seq_len") == most["seq_len"])
+    said = about_answers(there.unique("spec", maintain_order=True).rows(named=True), lambda row: short(row["spec"]))
+    return f"{said[0].upper()}{said[1:]} ({most['asked']})"

@@ -10,7 +10,7 @@ from decision import points as points_of
 from ranking import MEASURES, STEP, UNRELIABLE, ranking
 from tables import CELL
 from trust import causes, with_trusted_verdicts
-from prepare import with_absent
+from prepare import with_absent, with_dominated, with_front
 from synthetic import MANY, synthetic_run
 from synthetic_models import budget_cells
 from synthetic_shape import learn_names, with_stages
@@ -122,6 +122,39 @@ def test_without_intervals_nothing_but_equal_numbers_is_the_same():
     assert points(made)[0].sentences[0] == "At 1K tokens, `contiguous/f16` is fastest: 60 µs."
     same = made.with_columns(step_p50_us=pl.when(pl.col("variant") == "contiguous/q4_0").then(60.01).otherwise("step_p50_us"))
     assert points(same)[0].sentences[0].endswith("60 µs; `contiguous/q4_0` is the same, as printed.")
+
+
+def answered(*verdicts, questions=36.0):
+    """The cells of DECODE with answers: (verdict, right of 36 questions)."""
+    made = cells(DECODE[: len(verdicts)], experiment="task", step_p50_us=None, ratio_p50=None, accuracy_ci_low=0.1, accuracy_ci_high=1.0, pooled_full_right=31)
+    right = pl.Series("pooled_right", [float(right) for _, right in verdicts])
+    return made.with_columns(right, accuracy=right / 36, verdict=pl.Series([verdict for verdict, _ in verdicts]),
+                             held_bytes_per_token=pl.col("bytes_held") / 1024, pooled_questions=pl.lit(questions, pl.Float64))  # fmt: skip
+
+
+def test_answers_are_called_good_where_a_loss_is_excluded_and_nowhere_else():
+    judged = [("identical", 31), ("not_found_worse", 31), ("worse", 0), ("too_few_questions", 31), ("cannot_be_decided", 8)]
+    (point,) = points(answered(*judged))
+    assert point.sentences[0] == (
+        "At 1K tokens, 1 of 5 caches answer worse than the full f32 cache; `contiguous` is the smallest found to lose at most 10 points: "
+        "512 B a token, 31 of 36 right, full cache 31; too few questions to say of 2."
+    )
+    assert column(point, "verdict")["contiguous/q4_0"].text == "cannot be decided" and not any(line.place for line in point.lines)
+    (weak,) = points(answered(("too_few_questions", 31), ("cannot_be_decided", 31)))
+    assert weak.sentences[0] == "At 1K tokens, too few questions to say whether any of 2 caches answers worse than the full f32 cache."
+    (early,) = points(answered(("ambiguous", 31), ("worse", 0), questions=None))
+    assert "check-results --add-stages" in early.sentences[0]
+
+
+def test_an_oracle_is_in_the_table_and_in_no_answer():
+    rows = [*DECODE[:3], ("contiguous/f16/topk(rows=32)", 9, 8, 10, 32, 3e-4, 3e-4, 1024)]
+    (point,) = points(cells(rows))
+    assert not any("topk" in said for said in point.sentences) and "`contiguous` is fastest" in point.sentences[0]
+    assert point.lines[0].name.endswith("topk(rows=32)") and point.lines[0].note == "an oracle: it reads every row to choose"
+    assert point.lines[0].place == point.lines[0].facts["front"] == ""
+    told = cells(rows).rename({"bytes_held": "per_token", "err_rel_l2": "error"}).with_columns(panel=pl.lit(""))
+    assert told.height == with_front(told)["front"].sum() + 3 and not with_front(told).filter("front")["variant"].str.contains("topk").any()
+    assert with_dominated(told).filter("dominated")["variant"].to_list() == ["concat"]
 
 
 def test_more_is_better_of_a_rate():

@@ -160,16 +160,18 @@ def sensitivity_cells(workload) -> list[dict]:
 
 
 def task_cells(workload) -> list[dict]:
-    """A window forgets the beginning; the model itself fails where the line stands last in the longer context."""
+    """A window forgets the beginning; the model itself fails where the line stands last in the longer context. Three places count."""
     ring = "contiguous/f32/ring(window={budget})"
-    caches = [("contiguous/f32/full", "contiguous/f32/full", 400, 15, "identical"), ("contiguous/q8_0/full", "contiguous/q8_0/full", 106, 14, "ambiguous"),
+    caches = [("contiguous/f32/full", "contiguous/f32/full", 400, 15, "identical"), ("contiguous/q8_0/full", "contiguous/q8_0/full", 106, 14, "too_few_questions"),
+              ("contiguous/f32/topk", "contiguous/f32/topk", 50, 15, "not_found_worse"),
               *((ring.replace("{budget}", str(kept)), ring, kept / 2, 0, "worse") for kept in (64, 256))]  # fmt: skip
     return [
         cell_without_times(
             "task", variant, length, workload, series=policy, task="single", query="after", depth=depth, held_bytes_per_token=held, batch=16,
             right=15 if depth == 90 else right, accuracy=(15 if depth == 90 else right) / 16, accuracy_ci_low=(15 if depth == 90 else right) / 20,
             accuracy_ci_high=(16 if depth == 90 else right + 1) / 16, credit=0.9, full_right=15, difference_p=0.01, versus="contiguous",
-            usable="no" if (depth, length) == (90, 512) else "yes", verdict="identical" if depth == 90 else verdict,
+            usable="no" if (depth, length) == (90, 512) else "yes", verdict="" if (depth, length) == (90, 512) else verdict,
+            pooled_questions=48, pooled_right=2 * right + 15, pooled_full_right=45,
         ) | {"cell": f"task-{variant}-{length}-{depth}"}
         for variant, policy, held, right, verdict in caches for length in (512, 1024) for depth in (10, 90)
     ]  # fmt: skip

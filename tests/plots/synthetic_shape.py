@@ -18,7 +18,7 @@ def cell_without_times(experiment, variant, length, workload, **columns) -> dict
     }  # fmt: skip
 
 
-STAGES = ["placement", "codec", "retention", "selection", "layer_specs", "bits_per_value"]
+STAGES = ["placement", "codec", "retention", "selection", "layer_specs", "oracle", "bits_per_value"]
 SELECTIONS, CODECS = {"all", "quest", "topk"}, {"f32", "f16", "bf16", "q8_0", "q4_0", "fp8", "mxfp8", "token", "kivi"}
 BITS = {"f32": 32, "f16": 16, "q8_0": 8.5, "q4_0": 4.5, "token(bits=4)": 4.25, "token(bits=2)": 2.25,
         "kivi(bits=4,group=32,residual=128)": 5}  # fmt: skip
@@ -37,7 +37,8 @@ def with_stages(cell: dict) -> dict:
     for part in rest:
         name = part.partition("(")[0]
         found["selection" if name in SELECTIONS else "codec" if name in CODECS else "retention"] = part
-    return {**cell, "placement": placement, **found, "layer_specs": layers, "bits_per_value": BITS.get(found["codec"], "")}
+    return {**cell, "placement": placement, **found, "layer_specs": layers,
+            "oracle": "reads every row to choose" if found["selection"].startswith("topk") else None, "bits_per_value": BITS.get(found["codec"], "")}
 
 
 # Titles of a panel, by axis; None where values lie within a panel.

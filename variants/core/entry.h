@@ -114,6 +114,8 @@ struct Entry {
   std::string_view help;    // one line
   std::string_view source;  // the paper or system it is known from; may be empty
   std::vector<Parameter> parameters;
+  // Why no engine can deploy it, as a clause: it is measured, and no answer recommends it. Empty: one can.
+  std::string_view oracle = {};
 };
 
 // A stage of the entry's defaults.

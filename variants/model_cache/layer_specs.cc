@@ -186,6 +186,18 @@ size_t LayerSpecs::position(size_t index) const {
   return before.print().size() + kSeparator.size();
 }
 
+std::string_view oracle_of(const LayerSpecs& specs) {
+  std::string_view why;
+  specs.any([&](const Spec& spec) {
+    for (const Entry* entry : std::initializer_list<const Entry*>{&placement_of(spec), &codec_of(spec),
+                                                                  &retention_of(spec), &selection_of(spec)}) {
+      if (!entry->oracle.empty()) why = entry->oracle;
+    }
+    return !why.empty();
+  });
+  return why;
+}
+
 LayerSpecs with_int8_arithmetic(LayerSpecs specs) {
   const auto set = [](Spec& spec) {
     if (const auto use_int8 = codec_of(spec).use_int8) use_int8(spec.codec);

@@ -60,6 +60,9 @@ struct LayerSpecs {
   friend bool operator==(const LayerSpecs&, const LayerSpecs&) = default;
 };
 
+// Why no engine can deploy such a cache, by its stages' entries; empty if one can.
+std::string_view oracle_of(const LayerSpecs& specs);
+
 // The same with attention in 8 bits in every spec whose codec has it.
 LayerSpecs with_int8_arithmetic(LayerSpecs specs);
 

@@ -33,10 +33,10 @@ std::string topk_refuses(const Codec& codec, const RetentionEntry&) {
 
 const SelectionEntry topk{
     {.name = "topk",
-     .help = "reads the rows of the largest attention weight; an oracle that reads all rows to know them",
+     .help = "reads the rows of the largest attention weight",
      .source = "",
-     .parameters = {Parameter::rows("rows", "256", {32},
-                                    "rows read of each head, after all were read once")}},
+     .parameters = {Parameter::rows("rows", "256", {32}, "rows read of each head, after all were read once")},
+     .oracle = "reads every row to choose"},
     {.make = make_selection<TopK>, .refuses = topk_refuses, .weighs = true}};
 
 }  // namespace kv::selection

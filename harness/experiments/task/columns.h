@@ -44,8 +44,38 @@ inline constexpr results::NumberColumn kCredit{
 inline constexpr results::NumberColumn kDifferenceP{"difference_p", "1",
                                                     "task: probability of answers that differ from the full "
                                                     "f32 cache's as one-sidedly by chance (McNemar, exact)"};
-inline constexpr auto kTaskColumns =
-    results::column_list(kTaskName, kDepth, kQuery, kTemplate, kRight, kFullRight, kUsable, kAccuracy,
-                         kAccuracyCiLow, kAccuracyCiHigh, kCredit, kDifferenceP);
+inline constexpr results::TextColumn kOutcomes{"outcomes", "",
+                                               "task: a letter a question: b this cache and the full f32 "
+                                               "cache answer it, c this cache alone, f the full "
+                                               "cache alone, n neither"};
+
+// Of a configuration: all cells that differ from a cell in depth and length alone. Without `outcomes`, from the pairs of
+// answers that the cells' counts allow and that differ most often.
+inline constexpr results::IntegerColumn kPooledQuestions{
+    "pooled_questions", "", "task: questions of the variant at all usable depths and lengths"};
+inline constexpr results::IntegerColumn kPooledRight{"pooled_right", "", "task: right answers to them"};
+inline constexpr results::IntegerColumn kPooledFullRight{"pooled_full_right", "",
+                                                         "task: right answers of the full f32 cache to them"};
+inline constexpr results::NumberColumn kPooledChange{
+    "pooled_change", "1", "task: (pooled_right - pooled_full_right) / pooled_questions"};
+inline constexpr results::NumberColumn kPooledChangeCiLow{
+    "pooled_change_ci_low", "1", "lower end of pooled_change's 95 % interval (Tango, paired)"};
+inline constexpr results::NumberColumn kPooledChangeCiHigh{"pooled_change_ci_high", "1",
+                                                           "upper end of pooled_change's 95 % interval"};
+inline constexpr results::NumberColumn kPooledP{
+    "pooled_p", "1",
+    "task: probability of pooled answers that differ as one-sidedly by chance (McNemar, exact, two-sided)"};
+inline constexpr results::NumberColumn kPooledPNeeded{
+    "pooled_p_needed", "1",
+    "task: pooled_p up to which the verdict is worse or better (Holm over the configuration's variants that "
+    "some answers could decide, Tarone)"};
+inline constexpr results::NumberColumn kStratifiedP{
+    "stratified_p", "1",
+    "task: the same of right answers by depth and length, as if the questions were not the full cache's "
+    "(Mantel-Haenszel, exact)"};
+inline constexpr auto kTaskColumns = results::column_list(
+    kTaskName, kDepth, kQuery, kTemplate, kRight, kFullRight, kUsable, kAccuracy, kAccuracyCiLow,
+    kAccuracyCiHigh, kCredit, kDifferenceP, kOutcomes, kPooledQuestions, kPooledRight, kPooledFullRight,
+    kPooledChange, kPooledChangeCiLow, kPooledChangeCiHigh, kPooledP, kPooledPNeeded, kStratifiedP);
 
 }  // namespace kv::experiments

@@ -1,7 +1,7 @@
 """Selections: what a run says of rows that are kept but not read, against formulas of this file's own."""
 
 import pytest
-from program import by_variant, cells_of, kvlab, results_of, table
+from program import by_variant, cells_of, kvlab, results_of, succeeded, table
 
 HEADS, DIM, TOKENS = 2, 32, 320
 CONFIG = f"""
@@ -86,6 +86,17 @@ def test_the_list_has_the_stage():
     listed = kvlab("list").stdout
     assert "placement[/codec][/retention][/selection]" in listed
     assert "  quest  " in listed.partition("selections\n")[2]
+    assert [line.split()[0] for line in listed.splitlines() if "an oracle, which reads every row to choose: no answer" in line] == ["topk"]
+
+
+def test_an_oracle_is_measured_and_not_recommended(cells):
+    assert {row["variant"].partition("(")[0]: row["oracle"] for row in cells.values() if row["oracle"]} == {
+        "contiguous/f16/topk": "reads every row to choose", "tiered/f16/topk": "reads every row to choose"}
+    others = [float(row["err_rel_l2"]) for name, row in cells.items() if "/quest" in name]
+    assert float(cells["contiguous/f16/topk(rows=32)"]["err_rel_l2"]) < min(others)
+    few = "contiguous/f16/topk(rows=8);paged(block=16)/q8_0"
+    planned = succeeded(kvlab("plan", "--model", "llama-3.1-8b", "--memory", "24GB", "--context", "1K", "--users", "1", "--variants", few)).stdout
+    assert "1 of 1 serves" in " ".join(planned.split()) and planned.count("topk") == 1
 
 
 def test_stages_are_columns_with_their_defaults(cells):

@@ -109,6 +109,17 @@ TEST(Summary, NamesNoFastestWithoutLimitOfItsError) {
   EXPECT_NE(lines[3].find("400 bytes/token"), std::string::npos) << lines[3];
 }
 
+TEST(Summary, RecommendsNoOracle) {
+  std::vector<results::Row> cells = cells_at({4096});
+  cells.back()[results::kStatus] = results::Status::kOk;
+  for (results::Row& row : cells) {
+    row[results::kHeldBytesPerToken] = 100.0;
+    if (row[results::kVerdict] == "faster") row[results::kOracle] = "reads every row to choose";
+  }
+  const std::vector<std::string> lines = lines_of(cli::summary(cells));
+  for (size_t i = 2; i < 5; ++i) EXPECT_EQ(lines[i].find("paged"), std::string::npos) << lines[i];
+}
+
 // One layer of a model is not called the model.
 TEST(Summary, SaysWhichPartOfTheModelWasMeasured) {
   std::vector<results::Row> cells = cells_at({4096});

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 #include <stdexcept>
+#include <utility>
 
 namespace kv {
 namespace {
@@ -44,6 +45,29 @@ TEST(Proportions, McNemarsTestCountsCoins) {
   EXPECT_NEAR(math::mcnemar_p(8, 0), 2.0 / 256, 1e-12);
   EXPECT_NEAR(math::mcnemar_p(1, 9), 2.0 * (1 + 10) / 1024, 1e-12);
   EXPECT_NEAR(math::mcnemar_p(0, 60), std::exp2(-59), 1e-22);
+}
+
+// Without a pair that differs the score's interval is z^2 / (n + z^2) on either side.
+TEST(Proportions, TangosIntervalsHoldTheDifference) {
+  const double z2 = 1.959963984540054 * 1.959963984540054;
+  const math::ConfidenceInterval alike = math::paired_difference_interval(0, 0, 36);
+  EXPECT_NEAR(alike.high, z2 / (36 + z2), 1e-9);
+  EXPECT_NEAR(alike.low, -alike.high, 1e-9);
+  EXPECT_NEAR(math::paired_difference_interval(0, 9, 9).low, -1, 1e-9);
+  EXPECT_THROW(math::paired_difference_interval(1, 1, 1), std::logic_error);
+  std::mt19937 engine(7);
+  for (const auto& [first, second] : {std::pair(0.05, 0.15), std::pair(0.1, 0.3), std::pair(0.2, 0.2)}) {
+    std::discrete_distribution<int> outcome{first, second, 1 - first - second};
+    int held = 0;
+    constexpr int kTrials = 4000;
+    for (int i = 0; i < kTrials; ++i) {
+      int64_t counts[3] = {};
+      for (int pair = 0; pair < 36; ++pair) ++counts[outcome(engine)];
+      held += math::paired_difference_interval(counts[0], counts[1], 36).contains(first - second);
+    }
+    EXPECT_GT(held, 0.93 * kTrials) << first;
+    EXPECT_LT(held, 0.995 * kTrials) << first;
+  }
 }
 
 }  // namespace
