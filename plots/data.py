@@ -9,6 +9,7 @@ import csv
 import io
 import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,6 +45,8 @@ SIDE_TABLES = {
     "moments": ("replay.csv", "cell variant time_s running waiting payload_bytes slack_bytes other_bytes cached_bytes"),
     "hits": ("hits.csv", "cell variant capacity_bytes block_tokens capacity_blocks hit_rate belady_hit_rate hit_rate_at_any"),
 }
+
+JUDGED = re.compile("loss|perplexity|kl_|top1_|p_change|err_|accuracy|credit|right|difference_p")  # columns of cells.csv
 
 HOST = "host"
 
@@ -110,7 +113,8 @@ def load_run(folder: Path, name: str) -> Run:
     if not {*STAGE_COLUMNS, "bits_per_value"} <= set(cells.columns) or not any(column.is_axis for column in columns.values()):
         raise BadResults(f"{folder}: an earlier version wrote it; run ./kvlab check-results --add-stages {folder}")
     learn(cells, columns)
-    cells = with_trusted_verdicts(with_absent(cells, NUMBERS, TEXTS))
+    cells = without_untested(with_trusted_verdicts(with_absent(cells, NUMBERS, TEXTS)))
+    untested = cells.filter(is_untested())["cell"].to_list()
     run = pl.lit(name).alias("run")
     return Run(
         name,
@@ -119,8 +123,21 @@ def load_run(folder: Path, name: str) -> Run:
         columns=columns,
         env=read_env(folder / "env.json"),
         config=read_text(folder / "config.toml") if (folder / "config.toml").exists() else "",
-        **{table: read_if_there(folder / file, names.split()).with_columns(run) for table, (file, names) in SIDE_TABLES.items()},
+        **{
+            table: read_if_there(folder / file, names.split()).filter(~pl.col("cell").is_in(untested)).with_columns(run)
+            for table, (file, names) in SIDE_TABLES.items()
+        },
     )
+
+
+def is_untested() -> pl.Expr:
+    return (pl.col("verdict") == "untested").fill_null(False)
+
+
+def without_untested(cells: pl.DataFrame) -> pl.DataFrame:
+    """Takes the losses, errors and answers of caches that were not put to the test: no chart, title or sentence is about them."""
+    judged = [name for name in cells.columns if JUDGED.match(name)]
+    return cells.with_columns(pl.when(~is_untested()).then(pl.col(name)).alias(name) for name in judged)
 
 
 def read_if_there(path: Path, needed: list[str]) -> pl.DataFrame:

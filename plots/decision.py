@@ -11,7 +11,7 @@ import whiskers
 from known import heading, name_of, spec_of
 from markupsafe import Markup
 from prepare import along, is_aa_test, place, with_absent, with_panel
-from ranking import MEASURES, NUMBERS, SAID, TEXTS, Measure, Ranking, Reach, Row, about_answers, comparable, evicts, front, has_one_baseline, is_lossless, keeps_limit, limit_of, measured_by, named, own, pace, ranking, told
+from ranking import MEASURES, NUMBERS, SAID, TEXTS, Measure, Ranking, Reach, Row, about_answers, comparable, evicts, front, has_one_baseline, is_lossless, keeps_limit, limit_of, measured_by, named, own, pace, ranking, told, untested_text
 from style import bytes_text
 from tables import CELL
 from trust import leaves_out_one
@@ -124,7 +124,7 @@ def line(row: Row, cells: list[Cell], on_front: str, ranked: str) -> Line:
     error = limit_of(row)
     facts |= {"bits": row["bits_per_value"], "bytes": row["bytes_per_token"], "error": row[error] if error else None, "front": on_front}
     facts["status"] = (row["status"] or "no status").replace("_", " ")
-    note = IDLE if row["keeps_all"] == 1 else f"keeps {row['kept_tokens']:,.0f} of {row['seq_len']:,.0f} tokens" if evicts(row) and row["kept_tokens"] and row["seq_len"] else ""
+    note = untested_text(row) or (IDLE if row["keeps_all"] == 1 else f"keeps {row['kept_tokens']:,.0f} of {row['seq_len']:,.0f} tokens" if evicts(row) and row["kept_tokens"] and row["seq_len"] else "")
     note = ", ".join(filter(None, (note, row["oracle"] and f"an oracle: it {row['oracle']}")))
     return Line(row[CELL], called(row), note, cells, facts["status"], row["reason"] or "no reason recorded", facts, ranked)
 
@@ -248,7 +248,8 @@ def doubts(rows: list[Row], aa_tests: list[Row]) -> Iterator[str]:
 def about_speed(rows: list[Row], measure: Measure, lead: str) -> str:
     ranked = ranking(rows, measure)
     if not ranked:
-        return f"{lead}none has {SAID[next(filter(None, map(limit_of, rows)))]}."
+        limit = next(filter(None, map(limit_of, rows)), None)
+        return f"{lead}none has {SAID[limit]}." if limit else f"{lead}none was put to the test."
     best = ranked.best
     limit = f" of those with {ranked.limit}" if ranked.limit and len(ranked.rows) < sum(row[measure.column] is not None for row in rows) else ""
     said = f"{lead}`{called(best)}` {measure.is_best}{limit}: {amount(best, measure)}"

@@ -71,6 +71,7 @@ NUMBERS = [
     *(f"{prefix}{end}" for prefix in ("append_total_ratio", "ratio", "cold_ratio") for end in ("_p50", "_ci_low", "_ci_high")),
     "err_codec_rel_l2", "err_retention_rel_l2", "kept_tokens", "keeps_all", "bits_per_value", "held_bytes_per_token",
     "pooled_questions", "pooled_right", "pooled_full_right",
+    "encoded_share", "dropped_share", "stated_context", "context_encoded_share", "context_dropped_share",
 ]  # fmt: skip
 TEXTS = ["verdict", "versus", "noise", "oracle"]  # with NUMBERS: what a row needs for a ranking
 
@@ -134,7 +135,9 @@ def limit_of(row: Row) -> str | None:
 
 
 def keeps_limit(row: Row) -> bool:
-    """Also where no error was measured."""
+    """Also where no error was measured, but not where the text was too short to put the cache to the test."""
+    if row.get("verdict") == "untested":
+        return False
     column = limit_of(row)
     return column is None or row[column] <= LIMITS[column]
 
@@ -196,6 +199,16 @@ def meets(best: Reach, other: Reach, measure: Measure) -> bool:
 
 def is_lossless(row: Row) -> bool:
     return (row["err_codec_rel_l2"], row["err_retention_rel_l2"]) == (0, 0) or row["kl_mean"] == 0
+
+
+def untested_text(row: Row) -> str:
+    """As the terminal says it (harness/measure/exposure.cc); "" for a row that was put to the test."""
+    if row["verdict"] != "untested":
+        return ""
+    encoded = row["encoded_share"] < 0.9 * row["context_encoded_share"]
+    here, there = (row[f"{at}{'encoded' if encoded else 'dropped'}_share"] for at in ("", "context_"))
+    what = "encoded" if encoded else "dropped or not read"
+    return f"not put to the test at {row['seq_len']:,.0f} tokens: {here:.0%} of its rows were {what}, at {row['stated_context']:,.0f} tokens {there:.0%}".replace("%", " %")
 
 
 def evicts(row: Row) -> bool:

@@ -7,15 +7,17 @@
 namespace kv::choose {
 namespace {
 
-constexpr double kManyDegrees =
-    1e6;  // intervals are bootstraps of many stretches of tokens: near enough to normal
+double reach(const ExtraLoss& loss, double confidence) {
+  return loss.error > 0 ? loss.error * math::student_quantile(confidence, loss.degrees) : 0;
+}
 
 }  // namespace
 
+double ExtraLoss::low() const { return value - reach(*this, math::kConfidence); }
+double ExtraLoss::high() const { return value + reach(*this, math::kConfidence); }
+
 double upper_bound(const ExtraLoss& loss, int together) {
-  const double one_sided = math::student_quantile(1 - 2 * (1 - math::kConfidence) / together, kManyDegrees);
-  const double two_sided = math::student_quantile(math::kConfidence, kManyDegrees);
-  return loss.value + (loss.high - loss.value) * one_sided / two_sided;
+  return loss.value + reach(loss, 1 - 2 * (1 - math::kConfidence) / together);
 }
 
 std::vector<size_t> to_confirm(std::span<const Candidate> candidates, int64_t memory_bytes, double most_loss,
@@ -38,8 +40,9 @@ std::vector<size_t> to_confirm(std::span<const Candidate> candidates, int64_t me
         confirmed.push_back(i);
     }
   };
-  add(most - most / 3, [&](const ExtraLoss& loss) { return loss.low <= candidates[best].calibrated.high; });
-  add(most, [&](const ExtraLoss& loss) { return loss.high <= most_loss; });
+  add(most - most / 3,
+      [&](const ExtraLoss& loss) { return loss.low() <= candidates[best].calibrated.high(); });
+  add(most, [&](const ExtraLoss& loss) { return loss.high() <= most_loss; });
   return confirmed;
 }
 
@@ -66,8 +69,8 @@ Choice choice_of(std::span<const Candidate> candidates, double most_loss, double
   const size_t least = *std::min_element(choice.best.begin(), choice.best.end(), [&](size_t a, size_t b) {
     return candidates[a].confirmed->value < candidates[b].confirmed->value;
   });
-  const double reach = candidates[least].confirmed->high;
-  std::erase_if(choice.best, [&](size_t i) { return candidates[i].confirmed->low > reach; });
+  const double most = candidates[least].confirmed->high();
+  std::erase_if(choice.best, [&](size_t i) { return candidates[i].confirmed->low() > most; });
   return choice;
 }
 

@@ -10,9 +10,15 @@
 
 namespace kv::choose {
 
-// Loss above the full f32 cache's on the same tokens, nats, with the ends of its 95 % interval.
+// Stretches of text that a loss is read on at least; 64 tokens each.
+inline constexpr int kFewestStretches = 16;
+
+// Loss above the full f32 cache's on the same tokens, nats: the mean of stretches of the text, with its standard error and degrees of
+// freedom, and the ends of Student's 95 % interval.
 struct ExtraLoss {
-  double value = 0, low = 0, high = 0;
+  double value = 0, error = 0, degrees = 0;
+  double low() const;
+  double high() const;
 };
 
 // Tokens a second of each user while all decode, with the ends of its 95 % interval.
@@ -28,7 +34,7 @@ struct Candidate {
   std::optional<Rate> speed = {};
 };
 
-// The one-sided bound that the true losses of `together` caches all keep with 95 % (Bonferroni).
+// Student's one-sided bound that the true losses of `together` caches all keep with 95 % (Bonferroni), at the length that was read.
 double upper_bound(const ExtraLoss& loss, int together);
 
 // Those to be confirmed, of the caches that fit: the one with the least calibrated loss; those that cannot be told apart from it; then

@@ -1,6 +1,7 @@
 // The columns of the table of choices.
 #pragma once
 
+#include "harness/measure/exposure.h"
 #include "harness/results/cell_columns.h"
 #include "harness/results/table.h"
 
@@ -29,16 +30,21 @@ inline constexpr results::NumberColumn kUserRateLow{"user_tokens_per_s_ci_low", 
                                                     "lower end of the 95 % interval of user_tokens_per_s"};
 inline constexpr results::NumberColumn kUserRateHigh{"user_tokens_per_s_ci_high", "tokens/s",
                                                      "upper end of the 95 % interval of user_tokens_per_s"};
+inline constexpr results::IntegerColumn kWindow{
+    "window", "tokens", "tokens of a window of the text: the length that losses and bounds are of"};
 inline constexpr auto kAnswer =
     results::TextColumn{
         "answer", "",
         "best: keeps the limits, and nothing is surely better; keeps: keeps them, another is surely better; "
         "slow: for --tokens-per-second; over: its bound is above the limit; too_large: for the memory; "
-        "left: not confirmed"}
-        .one_of("best keeps slow over too_large left");
+        "left: not confirmed; untested: not measured, as its windows expose less than 0.9 of what the "
+        "context does"}
+        .one_of("best keeps slow over too_large left untested");
 inline constexpr auto kChoiceColumns = results::column_list(
-    results::kVariant, kBytes, kCalibrated, kCalibratedLow, kCalibratedHigh, kHeldOut, kHeldOutLow,
-    kHeldOutHigh, kHeldOutBound, kUserRate, kUserRateLow, kUserRateHigh, kAnswer);
+    results::kVariant, kBytes, kWindow, kCalibrated, kCalibratedLow, kCalibratedHigh, kHeldOut, kHeldOutLow,
+    kHeldOutHigh, kHeldOutBound, kUserRate, kUserRateLow, kUserRateHigh, measure::kEncodedShare,
+    measure::kDroppedShare, measure::kStatedContext, measure::kContextEncodedShare,
+    measure::kContextDroppedShare, kAnswer);
 inline const results::Table kChoiceTable{"the table of choices",
                                          {kChoiceColumns.begin(), kChoiceColumns.end()}};
 

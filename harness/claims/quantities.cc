@@ -7,6 +7,7 @@
 #include "harness/experiments/written_columns.h"
 #include "harness/io/text.h"
 #include "harness/math/stats.h"
+#include "harness/measure/exposure.h"
 #include "harness/measure/sample_columns.h"
 #include "harness/results/cell_columns.h"
 #include "harness/results/table.h"
@@ -76,6 +77,8 @@ const results::Row& cell_of(const std::vector<results::Row>& cells, const Quanti
   if (cell[results::kStatus] != results::Status::kOk)
     throw NotMeasured(cell[results::kCell] + ": " + results::text_of(cell[results::kStatus]) + ": " +
                       cell[results::kReason]);
+  if (cell[results::kVerdict] == results::kUntestedVerdict && q.metric.find("bytes") == std::string::npos)
+    throw NotMeasured(cell[results::kCell] + ": " + measure::untested_text(cell));
   return cell;
 }
 

@@ -158,6 +158,7 @@ std::vector<Answer> answers_at(const Cells& all) {
     if ((*row)[results::kStatus] != results::Status::kOk || results::is_aa_test(*row) ||
         !(*row)[results::kOracle].empty())
       continue;
+    if ((*row)[results::kVerdict] == results::kUntestedVerdict) continue;
     cells.push_back(row);
     if (keeps_limit(*row)) within.push_back(row);
   }

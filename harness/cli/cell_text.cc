@@ -54,6 +54,7 @@ std::string row_name(const results::Row& row) {
   if (row[results::kChunkTokens]) name += " " + results::text_of(row[results::kChunkTokens]);
   if (row[results::kKeepsAll] == 1) name += "  [keeps all]";
   if (!row[results::kOracle].empty()) name += "  [oracle]";
+  if (row[results::kVerdict] == results::kUntestedVerdict) name += "  [untested]";
   return name + (results::is_aa_test(row) ? "  [A/A test]" : "");
 }
 

@@ -17,6 +17,7 @@
 #include "harness/io/bytes.h"
 #include "harness/io/text.h"
 #include "harness/io/token_count.h"
+#include "harness/measure/exposure.h"
 #include "harness/results/results_folder.h"
 #include "harness/tables/fit_table.h"
 
@@ -31,6 +32,7 @@ struct ChoiceTable {
   const std::vector<choose::Candidate>& candidates;
   const std::vector<size_t>& confirmed;
   const choose::Choice& choice;
+  const std::vector<results::Row>& untested;
 };
 
 std::string nats(double value) {
@@ -40,7 +42,7 @@ std::string nats(double value) {
 }
 
 std::string with_ends(const choose::ExtraLoss& loss) {
-  return nats(loss.value) + " (" + nats(loss.low) + " to " + nats(loss.high) + ")";
+  return nats(loss.value) + " (" + nats(loss.low()) + " to " + nats(loss.high()) + ")";
 }
 
 std::string rate_text(const choose::Rate& rate) {
@@ -60,20 +62,32 @@ std::string answer_of(const ChoiceTable& table, size_t i) {
   return o.least_rate > 0 && !(candidate.speed && candidate.speed->low >= o.least_rate) ? "slow" : "keeps";
 }
 
+// The beginning of a cache's row: what it exposes in a window of the text and at the context.
+results::Row row_of(const ChoiceQuestion& question, const std::string& spec) {
+  results::Row row;
+  row[results::kVariant] = spec;
+  row[choose::kWindow] = row[results::kSeqLen] = question.window;
+  ModelShape shape = question.shape;
+  shape.max_tokens = question.window;
+  measure::record_exposure(row, parse_layer_specs(spec), shape, {.length = question.window},
+                           question.context_tokens);
+  return row;
+}
+
 std::vector<results::Row> results_of(const ChoiceTable& table) {
   std::vector<results::Row> rows;
   for (size_t i = 0; i < table.candidates.size(); ++i) {
     const choose::Candidate& candidate = table.candidates[i];
     results::Row& row = rows.emplace_back();
-    row[results::kVariant] = candidate.spec;
+    row = row_of(table.question, candidate.spec);
     row[choose::kBytes] = candidate.bytes;
     row[choose::kCalibrated] = candidate.calibrated.value;
-    row[choose::kCalibratedLow] = candidate.calibrated.low;
-    row[choose::kCalibratedHigh] = candidate.calibrated.high;
+    row[choose::kCalibratedLow] = candidate.calibrated.low();
+    row[choose::kCalibratedHigh] = candidate.calibrated.high();
     if (candidate.confirmed) {
       row[choose::kHeldOut] = candidate.confirmed->value;
-      row[choose::kHeldOutLow] = candidate.confirmed->low;
-      row[choose::kHeldOutHigh] = candidate.confirmed->high;
+      row[choose::kHeldOutLow] = candidate.confirmed->low();
+      row[choose::kHeldOutHigh] = candidate.confirmed->high();
       row[choose::kHeldOutBound] =
           choose::upper_bound(*candidate.confirmed, static_cast<int>(table.confirmed.size()));
     }
@@ -84,6 +98,7 @@ std::vector<results::Row> results_of(const ChoiceTable& table) {
     }
     row[choose::kAnswer] = answer_of(table, i);
   }
+  rows.insert(rows.end(), table.untested.begin(), table.untested.end());
   return rows;
 }
 
@@ -96,7 +111,7 @@ std::string users_text(const ChoiceQuestion& question) {
 // "8 windows of 1,024 tokens"
 std::string windows_text(const ChoiceQuestion& question) {
   return std::to_string(question.windows) + (question.windows == 1 ? " window" : " windows") + " of " +
-         tables::grouped(question.options.window) + " tokens";
+         tables::grouped(question.window) + " tokens";
 }
 
 io::TextTable text_table(const ChoiceTable& table, io::Units units) {
@@ -105,10 +120,11 @@ io::TextTable text_table(const ChoiceTable& table, io::Units units) {
   const choose::Candidate& first = table.candidates[table.choice.best.front()];
   io::TextTable text;
   text.title = first.spec + " keeps " + std::filesystem::path(o.model).stem().string() + " within " +
-               nats(o.most_loss) + " nats of the full f32 cache, in " + io::human_bytes(first.bytes, units) +
-               " for " + users_text(question);
-  text.facts = "On held-out text it loses " + with_ends(*first.confirmed) +
-               " nats; its true loss and those of all " + std::to_string(table.confirmed.size()) +
+               nats(o.most_loss) + " nats of the full f32 cache at " + tables::grouped(question.window) +
+               " tokens, in " + io::human_bytes(first.bytes, units) + " for " + users_text(question);
+  text.facts = "On held-out text it loses " + with_ends(*first.confirmed) + " nats in " +
+               windows_text(question) + "; at this length its true loss and those of all " +
+               std::to_string(table.confirmed.size()) +
                " caches confirmed are below their bounds with 95 % together.";
   if (first.speed)
     text.facts += " Each user gets " + rate_text(*first.speed) + " tokens a second on this machine.";
@@ -138,11 +154,15 @@ io::TextTable text_table(const ChoiceTable& table, io::Units units) {
                                     {c.speed ? rate_text(*c.speed) : "-"},
                                     {answer_of(table, i)}}});
   }
-  text.notes.push_back(
-      {"",
-       "Calibrated on the first " + windows_text(question) + " of the text, confirmed on the next as many; " +
-           "losses at longer contexts than a window are not measured. Its runs as a page: " + "kvlab plot " +
-           question.folder.string() + "/*/ --out PAGE"});
+  text.notes.push_back({"", "Calibrated on the first " + windows_text(question) +
+                                " of the text, confirmed on the next as many" +
+                                (question.window < question.context_tokens
+                                     ? "; losses at longer contexts than a window are not measured"
+                                     : "") +
+                                ". Its runs as a page: kvlab plot " + question.folder.string() +
+                                "/*/ --out PAGE"});
+  for (const results::Row& row : table.untested)
+    text.notes.push_back({"", "Left out: " + row[results::kVariant] + ", " + measure::untested_text(row)});
   if (!question.left_out.empty())
     text.notes.push_back({"", "Left out to keep --minutes: " + question.left_out});
   return text;
@@ -169,6 +189,35 @@ std::string refusal(const ChoiceQuestion& question) {
                               " or more, fewer --users or a shorter --context");
 }
 
+// The full cache and these.
+std::vector<std::string> specs_to_read(std::span<const choose::Candidate> candidates) {
+  std::vector<std::string> specs{"contiguous"};
+  for (const choose::Candidate& c : candidates) specs.push_back(c.spec);
+  return specs;
+}
+
+bool any_fits(const ChoiceQuestion& question, std::span<const choose::Candidate> candidates) {
+  return std::ranges::any_of(candidates, [&](const auto& c) { return c.bytes <= question.memory_bytes; });
+}
+
+// Takes the candidates that the windows are too short for: their rows. Throws std::invalid_argument where only such fit.
+std::vector<results::Row> take_untested(const ChoiceQuestion& question,
+                                        std::vector<choose::Candidate>& candidates) {
+  std::vector<results::Row> untested;
+  std::erase_if(candidates, [&](const choose::Candidate& c) {
+    results::Row row = row_of(question, c.spec);
+    if (!measure::is_untested(row)) return false;
+    row[choose::kBytes] = c.bytes;
+    row[choose::kAnswer] = results::kUntestedVerdict;
+    untested.push_back(std::move(row));
+    return true;
+  });
+  if (any_fits(question, candidates)) return untested;
+  throw std::invalid_argument(refusal(question) + untested.back()[results::kVariant] + " is " +
+                              measure::untested_text(untested.back()) + ". Give --window " +
+                              std::to_string(question.context_tokens) + ", or more --minutes or --memory");
+}
+
 // What would have to give where caches that fit lose too much.
 [[noreturn]] void refuse_loss(const ChoiceQuestion& question, std::span<const choose::Candidate> candidates) {
   const choose::Candidate* nearest = nullptr;  // of those that fit
@@ -177,7 +226,7 @@ std::string refusal(const ChoiceQuestion& question) {
   for (const choose::Candidate& c : candidates) {
     if (c.bytes <= question.memory_bytes) {
       if (!nearest || loss_of(c).value < loss_of(*nearest).value) nearest = &c;
-    } else if (c.calibrated.high <= question.options.most_loss && (!larger || c.bytes < larger->bytes)) {
+    } else if (c.calibrated.high() <= question.options.most_loss && (!larger || c.bytes < larger->bytes)) {
       larger = &c;
     }
   }
@@ -223,14 +272,16 @@ ChoiceQuestion question_of(const ChooseOptions& o) {
   if (!tokens || *tokens < 1)
     throw std::invalid_argument("--context '" + o.context + "' is no number of tokens; write 8192 or 8K");
   const int64_t memory_bytes = io::parse_bytes(o.memory, "--memory");
-  if (const int fewest = fewest_windows(o.window); o.windows < fewest)
-    throw std::invalid_argument("--windows " + std::to_string(o.windows) + " of " + std::to_string(o.window) +
-                                " tokens are too few for an interval; give " + std::to_string(fewest) +
+  const int64_t window = o.window > 0 ? o.window : *tokens;
+  if (const int fewest = fewest_windows(window); o.windows > 0 && o.windows < fewest)
+    throw std::invalid_argument("--windows " + std::to_string(o.windows) + " of " + std::to_string(window) +
+                                " tokens are too few for a bound; give " + std::to_string(fewest) +
                                 " or more");
   const std::filesystem::path folder = folder_for(o.runs, "choose");
   results::require_new_folder(folder);
   std::filesystem::create_directories(folder);
-  return {o, *tokens, memory_bytes, folder, o.windows, o.mixture};
+  return {o,        *tokens, memory_bytes, folder, window, o.windows > 0 ? o.windows : usual_windows(window),
+          o.mixture};
 }
 
 }  // namespace
@@ -257,12 +308,15 @@ void add_options(CLI::App& app, ChooseOptions& options) {
   app.add_option("--tokens-per-second", options.least_rate,
                  "least tokens a second of each user at the context, on this machine (default: any)")
       ->check(positive);
-  app.add_option("--minutes", options.minutes,
-                 "for all that is measured, beside downloads: fewer windows, or no mixture (default: any)")
+  app.add_option(
+         "--minutes", options.minutes,
+         "for all that is measured, beside downloads: fewer or shorter windows, or no mixture (default: any)")
       ->check(positive);
-  app.add_option("--window", options.window, "tokens of a window of the text (default: 1024)")
+  app.add_option("--window", options.window,
+                 "tokens of a window of the text: the length that the answer is of (default: --context)")
       ->check(CLI::Range(2, 1 << 24));
-  app.add_option("--windows", options.windows, "windows for calibration, and others to confirm (default: 8)")
+  app.add_option("--windows", options.windows,
+                 "windows for calibration, and others to confirm (default: of 8192 tokens together)")
       ->check(CLI::Range(1, 4096));
   app.add_flag(
       "--mixture", options.mixture,
@@ -275,27 +329,26 @@ int choose(const ChooseOptions& options) {
   options.output.refuse_existing();
   ChoiceQuestion question = question_of(options);
   watch_signals();
-  const std::string full = "contiguous";
-  Reading calibration{"calibration", &experiments::kQuality, options.window, options.windows, 0, {full}};
-  Reading confirmation{"confirmation",  &experiments::kQuality, options.window,
-                       options.windows, options.windows,        {full}};
+  Reading calibration{"calibration", &experiments::kQuality, question.window, question.windows, 0, {}};
+  Reading confirmation{"confirmation",   &experiments::kQuality, question.window,
+                       question.windows, question.windows,       specs_to_read({})};
   // The confirmation needs the longer text, which is better known before the calibration.
-  const ModelShape shape = shape_at(question, confirmation);
+  const ModelShape shape = question.shape = shape_at(question, confirmation);
   const std::vector<int64_t> lengths(static_cast<size_t>(options.users), question.context_tokens);
 
   std::vector<choose::Candidate> candidates;
   const auto add = [&](const std::string& spec) {
-    candidates.push_back(
-        {parse_layer_specs(spec).print(), predicted_bytes(parse_layer_specs(spec), shape, lengths)});
-    calibration.specs.push_back(spec);
+    const LayerSpecs specs = parse_layer_specs(spec);
+    candidates.push_back({specs.print(), predicted_bytes(specs, shape, lengths)});
   };
   for (const std::string& spec : choose::candidate_specs(shape)) add(spec);
-  if (std::ranges::none_of(candidates, [&](const auto& c) { return c.bytes <= question.memory_bytes; }))
-    refuse_memory(question, candidates);
+  if (!any_fits(question, candidates)) refuse_memory(question, candidates);
+  calibration.specs = specs_to_read(candidates);
   if (options.minutes > 0) {
-    if (!fit_into_minutes(question, calibration, shape, kMostConfirmed)) return kStopped;
+    if (!fit_into_minutes(question, calibration, kMostConfirmed)) return kStopped;
     if (!question.left_out.empty())
       std::fprintf(stderr, "kvlab: left out to keep --minutes: %s\n", question.left_out.c_str());
+    calibration.window = confirmation.window = question.window;
     calibration.windows = confirmation.windows = confirmation.first_window = question.windows;
   }
   if (question.mixture) {
@@ -304,6 +357,8 @@ int choose(const ChooseOptions& options) {
     const auto mixture = choose::mixture_spec(alone, shape, lengths, question.memory_bytes);
     if (mixture && std::ranges::count(calibration.specs, *mixture) == 0) add(*mixture);
   }
+  const std::vector<results::Row> untested = take_untested(question, candidates);
+  calibration.specs = specs_to_read(candidates);
   const auto calibrated = losses(question, calibration);
   if (calibrated.empty()) return kStopped;
   std::erase_if(candidates, [&](const choose::Candidate& c) { return !calibrated.contains(c.spec); });
@@ -321,7 +376,7 @@ int choose(const ChooseOptions& options) {
   const choose::Choice choice = choose::choice_of(candidates, options.most_loss, options.least_rate);
   if (choice.best.empty()) refuse_speed(question, candidates, speeds);
   Document document(options.output, choose::kChoiceTable);
-  document.add(ChoiceTable{question, candidates, confirmed, choice});
+  document.add(ChoiceTable{question, candidates, confirmed, choice, untested});
   std::fputs(io::printable(options.output.deliver(document.text())).c_str(), stdout);
   return 0;
 }

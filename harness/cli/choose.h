@@ -18,8 +18,8 @@ struct ChooseOptions {
   double most_loss = 0.01;  // nats above the full f32 cache
   double least_rate = 0;    // tokens a second of each user; 0: any
   double minutes = 0;       // for all that is measured; 0: as long as it takes
-  int64_t window = 1024;    // tokens of a window of the text
-  int windows = 8;          // for calibration, and as many others to confirm
+  int64_t window = 0;       // tokens of a window of the text; 0: the context
+  int windows = 0;          // for calibration, and as many others to confirm; 0: usual_windows()
   bool mixture = false;     // also the solver's formats by layer, from a reading with each alone
   std::string runs;         // a new folder for all runs; empty: in results/local
   TableOutput output;

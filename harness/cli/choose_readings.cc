@@ -19,7 +19,7 @@
 #include "harness/experiments/list.h"
 #include "harness/experiments/plan.h"
 #include "harness/experiments/sensitivity.h"
-#include "harness/math/stats.h"
+#include "harness/io/token_count.h"
 #include "harness/measure/prediction.h"
 #include "harness/measure/prediction_columns.h"
 #include "harness/measure/time_columns.h"
@@ -34,7 +34,11 @@ namespace {
 // A mixture's layers are read with each codec alone, hundreds of caches, so on fewer tokens.
 constexpr int64_t kLayerWindow = 256;
 constexpr int kLayerWindows = 4;
-constexpr int64_t kFewestTimed = 64;  // tokens; steps need some context
+constexpr int64_t kFewestTimed = 64;    // tokens; steps need some context
+constexpr int64_t kUsualTokens = 8192;  // of all windows
+constexpr int64_t kShortest = 512;      // window that is taken to keep --minutes, tokens
+
+int64_t stretches_of(int64_t window) { return (window + measure::kStretch - 1) / measure::kStretch; }
 
 std::string quoted_list(const std::vector<std::string>& specs) {
   toml::array list;
@@ -80,15 +84,21 @@ std::vector<results::Row> cells_of(const ChoiceQuestion& question, const Reading
 }  // namespace
 
 ModelShape shape_at(const ChoiceQuestion& question, const Reading& reading) try {
-  const config::Config config = config_of(question, reading);
-  const memory::RunContext context(config.device, config.isa, config.threads);
-  const experiments::Sweep sweep = experiments::plan_sweep(config, context);
-  const measure::SweepPoint& point = sweep.points.front();
-  const int most = point.source->model()->config().max_tokens;
-  if (question.context_tokens > most)
-    throw std::invalid_argument("--context " + question.options.context + " is more than the " +
-                                std::to_string(most) + " tokens that the model was trained for");
-  ModelShape shape = measure::cache_shape(point, question.options.users);
+  ModelShape shape;
+  // A short one first: too long a context is a mistake in --context, not in the experiment's keys.
+  for (const int64_t window : {int64_t{2}, reading.window}) {
+    Reading planned = reading;
+    planned.window = window;
+    const config::Config config = config_of(question, planned);
+    const memory::RunContext context(config.device, config.isa, config.threads);
+    const experiments::Sweep sweep = experiments::plan_sweep(config, context);
+    const measure::SweepPoint& point = sweep.points.front();
+    const int most = point.source->model()->config().max_tokens;
+    if (question.context_tokens > most)
+      throw std::invalid_argument("--context " + question.options.context + " is more than the " +
+                                  std::to_string(most) + " tokens that the model was trained for");
+    shape = measure::cache_shape(point, question.options.users);
+  }
   shape.max_tokens = question.context_tokens;
   return shape;
 } catch (...) {
@@ -99,19 +109,18 @@ ModelShape shape_at(const ChoiceQuestion& question, const Reading& reading) try 
 std::map<std::string, choose::ExtraLoss> losses(const ChoiceQuestion& question, const Reading& reading) {
   std::map<std::string, choose::ExtraLoss> by_spec;
   for (const results::Row& row : cells_of(question, reading)) {
-    const results::Number &value = row[measure::kLossChange], &low = row[measure::kLossChangeCiLow],
-                          &high = row[measure::kLossChangeCiHigh];
-    if (value && low && high) by_spec[row[results::kVariant]] = {*value, *low, *high};
+    const results::Number &value = row[measure::kLossChange], &error = row[measure::kLossChangeSe];
+    const auto stretches = static_cast<double>(reading.windows * stretches_of(reading.window));
+    if (value && error) by_spec[row[results::kVariant]] = {*value, *error, stretches - 1};
   }
   return by_spec;
 }
 
 choose::LayerLosses losses_by_layer(const ChoiceQuestion& question) {
-  const ChooseOptions& o = question.options;
   Reading alone{"layers",
                 &experiments::kSensitivity,
-                std::min(o.window, kLayerWindow),
-                std::min(o.windows, kLayerWindows),
+                std::min(question.window, kLayerWindow),
+                std::min(question.windows, kLayerWindows),
                 0,
                 {"contiguous"}};
   for (const char* codec : choose::kMixtureCodecs) alone.specs.push_back(std::string("contiguous/") + codec);
@@ -141,45 +150,95 @@ Speeds speeds_of(const ChoiceQuestion& question, const std::vector<std::string>&
 }
 
 int fewest_windows(int64_t window) {
-  const int64_t stretches = (window + measure::kStretch - 1) / measure::kStretch;
-  return static_cast<int>((math::kMinSamples + stretches - 1) / stretches);
+  const int64_t stretches = stretches_of(window);
+  return static_cast<int>((choose::kFewestStretches + stretches - 1) / stretches);
 }
 
-bool fit_into_minutes(ChoiceQuestion& question, Reading calibration, const ModelShape& shape,
-                      size_t most_confirmed) {
+int usual_windows(int64_t window) {
+  return std::max(fewest_windows(window), static_cast<int>((kUsualTokens + window - 1) / window));
+}
+
+namespace {
+
+std::string minutes_text(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", std::ceil(seconds / 6) / 10);
+  return text;
+}
+
+// Those to try, the shortest first: the user's own, or the context halved until it is short.
+std::vector<int64_t> window_lengths(const ChoiceQuestion& question) {
+  std::vector<int64_t> lengths{question.window};
+  while (question.options.window == 0 && lengths.back() > kShortest)
+    lengths.push_back((lengths.back() + 1) / 2);
+  std::ranges::reverse(lengths);
+  return lengths;
+}
+
+// One of so many tokens that took so many seconds.
+choose::FirstWindow first_window(const ChoiceQuestion& question, int64_t tokens, double seconds,
+                                 double caches, size_t most_confirmed) {
+  const auto alone = static_cast<double>(choose::cached_layers(question.shape).size() * 2 *
+                                         std::size(choose::kMixtureCodecs));
+  const auto read =
+      static_cast<double>(std::min(usual_windows(tokens), kLayerWindows) * std::min(tokens, kLayerWindow));
+  return {.seconds = seconds,
+          .confirmation_share = std::min(1.0, static_cast<double>(most_confirmed + 1) / caches),
+          .mixture_windows = alone / caches * read / static_cast<double>(tokens)};
+}
+
+}  // namespace
+
+bool fit_into_minutes(ChoiceQuestion& question, Reading calibration, size_t most_confirmed) {
   const ChooseOptions& o = question.options;
-  calibration.name = "first_window";
-  calibration.windows = 1;
-  const auto begin = std::chrono::steady_clock::now();
-  if (cells_of(question, calibration).empty()) return false;
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   const auto caches = static_cast<double>(calibration.specs.size());
-  const auto alone =
-      static_cast<double>(choose::cached_layers(shape).size() * 2 * std::size(choose::kMixtureCodecs));
-  const auto tokens =
-      static_cast<double>(std::min(o.windows, kLayerWindows) * std::min(o.window, kLayerWindow));
-  const choose::FirstWindow first{
-      .seconds = took.count(),
-      .confirmation_share = std::min(1.0, static_cast<double>(most_confirmed + 1) / caches),
-      .mixture_windows = alone / caches * tokens / static_cast<double>(o.window)};
-  const choose::FittingParts fitting = choose::fitting_parts(60 * o.minutes, first, {o.windows, o.mixture});
-  if (const int fewest = fewest_windows(o.window); fitting.windows < fewest) {
-    char text[160];
-    std::snprintf(text, sizeof text,
-                  "--minutes %g are too few: a window of %lld tokens takes %.2g s. Give --minutes %.2g or a "
-                  "shorter --window",
-                  o.minutes, static_cast<long long>(o.window), first.seconds,
-                  std::ceil(choose::seconds_for(fewest, first) / 6) / 10);
-    std::filesystem::remove_all(question.folder);
-    throw std::invalid_argument(text);
+  double spent = 0, before = 0,
+         needed = 0;   // seconds: of all first windows, of the last, for the fewest windows
+  int64_t window = 0;  // the longest that fits
+  choose::FittingParts fitting{};
+  for (const int64_t length : window_lengths(question)) {
+    calibration.name = "first_window_" + std::to_string(length);
+    calibration.window = length;
+    calibration.windows = 1;
+    const auto first = [&](double seconds) {
+      return first_window(question, length, seconds, caches, most_confirmed);
+    };
+    // A window of twice the tokens takes two to four times as long.
+    needed = choose::seconds_for(fewest_windows(length), first(3 * before));
+    if (window > 0 && spent + needed > 60 * o.minutes) break;
+    const auto begin = std::chrono::steady_clock::now();
+    if (cells_of(question, calibration).empty()) return false;
+    before = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    needed = choose::seconds_for(fewest_windows(length), first(before));
+    const int asked = o.windows > 0 ? o.windows : usual_windows(length);
+    const auto fits = choose::fitting_parts(60 * o.minutes - spent, first(before), {asked, o.mixture});
+    spent += before;
+    if (fits.windows < fewest_windows(length)) break;
+    window = length;
+    fitting = fits;
+    const int left = asked - fits.windows;
+    question.left_out =
+        left > 0 ? std::to_string(left) + " of " + std::to_string(asked) + " windows" : std::string();
   }
+  if (window == 0) {
+    std::filesystem::remove_all(question.folder);
+    char asked[32];
+    std::snprintf(asked, sizeof asked, "%g", o.minutes);
+    throw std::invalid_argument("--minutes " + std::string(asked) + " are too few for " +
+                                std::to_string(fewest_windows(calibration.window)) + " windows of " +
+                                std::to_string(calibration.window) +
+                                " tokens, and as many to confirm: give --minutes " + minutes_text(needed));
+  }
+  const auto leave_out = [&](const std::string& what) {
+    question.left_out += (question.left_out.empty() ? "" : " and ") + what;
+  };
+  if (o.mixture && !fitting.mixture) leave_out("the mixture by layer");
+  if (window < question.window)
+    leave_out("windows of more than " + io::grouped(window) +
+              " tokens: the next longer ones need --minutes " + minutes_text(spent + needed) + " or more");
+  question.window = window;
   question.windows = fitting.windows;
   question.mixture = fitting.mixture;
-  if (fitting.windows < o.windows)
-    question.left_out =
-        std::to_string(o.windows - fitting.windows) + " of " + std::to_string(o.windows) + " windows";
-  if (o.mixture && !fitting.mixture)
-    question.left_out += std::string(question.left_out.empty() ? "" : " and ") + "the mixture by layer";
   return true;
 }
 

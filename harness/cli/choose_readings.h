@@ -22,8 +22,10 @@ struct ChoiceQuestion {
   const ChooseOptions& options;
   int64_t context_tokens, memory_bytes;
   std::filesystem::path folder;
+  int64_t window;             // tokens of a window of the text
   int windows;                // of the calibration, and of the confirmation
   bool mixture;               // also the solver's
+  ModelShape shape = {};      // at the whole context, once it is known
   std::string left_out = {};  // what --minutes had no room for; empty: nothing
 };
 
@@ -54,12 +56,12 @@ struct Speeds {
 // Times decode steps of the whole model with each cache, holding the context of all users.
 Speeds speeds_of(const ChoiceQuestion& question, const std::vector<std::string>& specs);
 
-// Windows of so many tokens that a loss has an interval from.
+// Windows of so many tokens that a loss is bounded from, and those that are read where the user says nothing else.
 int fewest_windows(int64_t window);
+int usual_windows(int64_t window);
 
-// Reads one window as `calibration` does, and reduces the windows, or drops the mixture, to keep --minutes. False if stopped. Throws
-// std::invalid_argument where not even one window fits.
-bool fit_into_minutes(ChoiceQuestion& question, Reading calibration, const ModelShape& shape,
-                      size_t most_confirmed);
+// Reads one window as `calibration` does, and takes fewer windows, shorter ones than the context unless the user gave their length, or
+// no mixture, to keep --minutes. False if stopped. Throws std::invalid_argument where the fewest windows do not fit.
+bool fit_into_minutes(ChoiceQuestion& question, Reading calibration, size_t most_confirmed);
 
 }  // namespace kv::cli

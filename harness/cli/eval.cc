@@ -17,6 +17,7 @@
 #include "harness/io/text.h"
 #include "harness/measure/cell.h"
 #include "harness/measure/environment.h"
+#include "harness/measure/exposure.h"
 #include "harness/measure/stage_columns.h"
 #include "harness/results/append_file.h"
 #include "harness/results/cell_columns.h"
@@ -150,8 +151,8 @@ ModelShape cache_shape_of(const workload::Workload& dump) {
           s.kinds};
 }
 
-void run_variant(measure::Cell& cell, const std::vector<Layer>& layers, int64_t prompt, cuda::Gpu* gpu,
-                 Evaluation& evaluation) {
+void run_variant(measure::Cell& cell, const std::vector<Layer>& layers, int64_t prompt, int64_t context,
+                 cuda::Gpu* gpu, Evaluation& evaluation) {
   const workload::WorkloadShape& s = cell.workload->shape();
   const int64_t n = cell.workload->max_tokens();
   cell.ledger = std::make_unique<memory::Ledger>(INT64_MAX, gpu);
@@ -190,6 +191,10 @@ void run_variant(measure::Cell& cell, const std::vector<Layer>& layers, int64_t 
   measure::set_errors(cell.result, mean);
   cell.result[verify::kErrPositions] = std::ssize(errors);
   cell.record_kept();
+  measure::record_exposure(cell.result, cell.spec, cache_shape_of(*cell.workload),
+                           {.length = n, .first = std::max<int64_t>(prompt, 1) - 1, .prompt = prompt},
+                           context);
+  if (measure::is_untested(cell.result)) cell.result[results::kVerdict] = results::kUntestedVerdict;
   cell.result[results::kStatus] = mean.failure().empty() ? results::Status::kOk : results::Status::kFailed;
   cell.result[results::kReason] = mean.failure();
   evaluation.heads.insert(evaluation.heads.end(), heads.begin(), heads.end());
@@ -232,7 +237,8 @@ void write_results(const EvalOptions& options, const memory::RunContext& context
   results::ResultsFolder results(out,
                                  "# what `kvlab eval` was asked for\ndump = " + quoted(options.dump) +
                                      "\nvariants = " + quoted(options.variants) +
-                                     "\nprompt = " + std::to_string(options.prompt) + "\n",
+                                     "\nprompt = " + std::to_string(options.prompt) +
+                                     "\ncontext = " + std::to_string(options.context) + "\n",
                                  layout, false);
   try {
     results.write_environment(environment);
@@ -259,6 +265,12 @@ void add_options(CLI::App& app, EvalOptions& options) {
   app.add_option("--prompt", options.prompt, "first tokens as one causal prefill, as 192 or 4K")
       ->transform(token_count())
       ->check(CLI::NonNegativeNumber);
+  app.add_option("--context", options.context,
+                 "tokens of the context that errors are to speak of, as 32K: caches that expose less of "
+                 "themselves in "
+                 "the dump are untested (default: 8K)")
+      ->transform(token_count())
+      ->check(CLI::PositiveNumber);
   app.add_option("--out", options.out, "results folder");
   app.add_option("--threads", options.threads, "threads (default: one a core)")->check(CLI::Range(1, 4096));
   app.add_option("--isa", options.isa, "instruction set of the kernels");
@@ -300,7 +312,9 @@ std::vector<results::Row> run_eval(const EvalOptions& options) {
       cell.result[results::kStatus] = results::Status::kUnsupported;
       cell.result[results::kReason] = reason;
     } else {
-      measure::attempt(cell, [&] { run_variant(cell, layers, options.prompt, context.gpu(), evaluation); });
+      measure::attempt(cell, [&] {
+        run_variant(cell, layers, options.prompt, options.context, context.gpu(), evaluation);
+      });
     }
     evaluation.rows.push_back(cell.result);
   }

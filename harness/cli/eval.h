@@ -16,8 +16,9 @@ namespace kv::cli {
 struct EvalOptions {
   std::string example;  // a dump to write, instead of an evaluation
   std::string dump;
-  std::string variants;  // specs, separated by ';'
-  int64_t prompt = 0;    // the first tokens, as one causal prefill; later ones come singly
+  std::string variants;    // specs, separated by ';'
+  int64_t prompt = 0;      // the first tokens, as one causal prefill; later ones come singly
+  int64_t context = 8192;  // tokens that the errors are to speak of
   std::string out;
   int threads = 0;
   std::string isa = "auto";

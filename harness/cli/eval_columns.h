@@ -7,7 +7,9 @@ namespace kv::cli {
 
 inline constexpr auto kEvalGroups =
     experiments::joined(experiments::kOfCells, experiments::kOfKept, experiments::kOfOutputs,
-                        std::array{experiments::ColumnGroup{verify::kPositionColumns}});
+                        std::array{experiments::ColumnGroup{verify::kPositionColumns},
+                                   experiments::ColumnGroup{measure::kContextColumns},
+                                   experiments::ColumnGroup{results::kVerdictColumns}});
 
 // A row a query head of a layer, with the metrics of outputs.
 inline constexpr results::IntegerColumn kLayer{"layer", "", "layer of the dump, from 0"};

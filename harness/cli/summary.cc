@@ -6,6 +6,7 @@
 #include "harness/cli/cell_text.h"
 #include "harness/cli/summary_tables.h"
 #include "harness/cli/terminal.h"
+#include "harness/measure/exposure.h"
 #include "harness/measure/noise.h"
 #include "harness/measure/peer_columns.h"
 #include "harness/measure/roofline_columns.h"
@@ -105,6 +106,19 @@ std::string keeps_all_line(const Cells& cells) {
          (**first)[results::kCell] + "\n";
 }
 
+// Names variants whose rows the text was too short to expose: nothing else is said of their quality.
+std::string untested_line(const Cells& cells) {
+  std::string text;
+  int64_t untested = 0;
+  for (const results::Row* row : cells) {
+    if ((*row)[results::kVerdict] != results::kUntestedVerdict || untested++ > 0) continue;
+    text = (*row)[results::kVariant] + " " + measure::untested_text(*row);
+  }
+  if (untested == 0) return "";
+  return "Untested: " + std::to_string(untested) + " of " + std::to_string(cells.size()) + " cells, as " +
+         text + "\n";
+}
+
 // Sentences of experiments about all of their cells.
 std::string sentences(const Cells& cells) {
   std::string text;
@@ -151,8 +165,8 @@ std::string summary(std::span<const results::Row> rows, const SummaryOptions& op
   for (const results::Row& row : rows) cells.push_back(&row);
   std::string end;
   for (const std::string& line :
-       {left_out_line(cells), keeps_all_line(cells), sentences(cells), options.also, peers_line(cells),
-        aa_line(cells), noise_line(cells, false), ceiling_line(cells)}) {
+       {left_out_line(cells), keeps_all_line(cells), untested_line(cells), sentences(cells), options.also,
+        peers_line(cells), aa_line(cells), noise_line(cells, false), ceiling_line(cells)}) {
     if (!line.empty()) end += wrapped(line, options.width);
   }
   if (!end.empty()) end = "\n" + end;

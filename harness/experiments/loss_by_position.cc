@@ -50,6 +50,7 @@ std::set<std::string> longest_readings(std::span<const results::Row> cells) {
   int64_t longest = 0;
   for (const results::Row& row :
        cells_with(&Experiment::reads_whole_windows, std::vector(cells.begin(), cells.end()))) {
+    if (row[results::kVerdict] == results::kUntestedVerdict) continue;
     const int64_t length = row[results::kSeqLen].value_or(0);
     if (length > longest) names.clear();
     longest = std::max(longest, length);

@@ -12,5 +12,8 @@ inline const config::Key<int64_t> kStepTokensKey{
 inline const config::Key<int64_t> kPromptKey{"prompt", config::SharedTable::kMeasure, 0,
                                              config::tokens(0, config::kMaxTokens),
                                              "tokens of a sequence's first step"};
+inline const config::Key<int64_t> kStatedContextKey{
+    "stated_context", config::SharedTable::kMeasure, 0, config::tokens(0, config::kMaxTokens),
+    "tokens of the context that verdicts speak of; 0: the model's longest"};
 
 }  // namespace kv::experiments

@@ -8,6 +8,7 @@
 
 #include "harness/experiments/cell_plan.h"
 #include "harness/measure/chunk_replay.h"
+#include "harness/measure/exposure.h"
 #include "harness/measure/prediction_columns.h"
 #include "harness/model/codebooks.h"
 #include "harness/results/cell_columns.h"
@@ -103,6 +104,9 @@ class ReadingRun {
     cell.prompt = first_step(schedule_, passages_.length);
     cell.account(std::vector<int64_t>(ids.size(), passages_.length));
     cell.record_kept();
+    measure::record_exposure(cell.result, cell.spec, cache_shape(point_, point_.batch),
+                             {passages_.length, passages_.first, schedule_.prompt, schedule_.step},
+                             stated_context(point_));
     const double tokens = static_cast<double>(passages_.sequences * passages_.length);
     cell.result[measure::kCacheSeconds] = reading.decoder.cache_seconds();
     cell.result[measure::kSharedSeconds] = reading.decoder.shared_seconds();
@@ -177,6 +181,7 @@ void write_summary(results::Row& row, const measure::PredictionSummary& s) {
   row[measure::kLossChange] = s.loss_change.value;
   row[measure::kLossChangeCiLow] = s.loss_change.interval.low;
   row[measure::kLossChangeCiHigh] = s.loss_change.interval.high;
+  row[measure::kLossChangeSe] = s.loss_change_error;
   row[measure::kKlMean] = s.kl.value;
   row[measure::kKlMeanCiLow] = s.kl.interval.low;
   row[measure::kKlMeanCiHigh] = s.kl.interval.high;
@@ -211,7 +216,8 @@ void compare_losses(std::vector<measure::Prediction>& predictions, const LossBas
 }
 
 void forget_change(results::Row& row) {
-  row[measure::kLossChange] = row[measure::kLossChangeCiLow] = row[measure::kLossChangeCiHigh] = {};
+  row[measure::kLossChange] = row[measure::kLossChangeCiLow] = row[measure::kLossChangeCiHigh] =
+      row[measure::kLossChangeSe] = {};
 }
 
 void summarise_cell(measure::Cell& cell, const std::vector<measure::Prediction>& predictions,
@@ -227,6 +233,7 @@ void summarise_cell(measure::Cell& cell, const std::vector<measure::Prediction>&
     cell.result[results::kVersus] = baseline.variant;
     const bool same_as_full = baseline.losses.empty() && s.kl_max == 0 && s.p_change_rms == 0;
     cell.result[results::kVerdict] = cell.spec.print() == baseline.variant ? "baseline"
+                                     : measure::is_untested(cell.result)   ? results::kUntestedVerdict
                                      : same_as_full                        ? "identical"
                                                                            : verdict_of(s);
   }
@@ -253,6 +260,11 @@ std::vector<results::Row> position_rows(const measure::Cell& cell,
 }
 
 }  // namespace
+
+int64_t stated_context(const measure::SweepPoint& point) {
+  const int64_t stated = point.experiment->settings[kStatedContextKey];
+  return stated > 0 ? stated : point.source->model()->config().max_tokens;
+}
 
 int64_t first_reading_step(const measure::SweepPoint& point) {
   return first_step(schedule_of(point), point.seq_len);

@@ -34,6 +34,9 @@ void check_length(const measure::SweepPoint& point, int64_t length, const std::s
 void record_chunks(measure::Cell& cell, int64_t step, double difference,
                    const std::function<double()>& replay);
 
+// The context that verdicts speak of: `stated_context`, or the model's longest.
+int64_t stated_context(const measure::SweepPoint& point);
+
 // Tokens of the first step in which a cell reads its texts; 0 for one.
 int64_t first_reading_step(const measure::SweepPoint& point);
 

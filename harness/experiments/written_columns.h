@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "harness/experiments/experiment.h"
+#include "harness/measure/exposure.h"
 #include "harness/measure/peer_columns.h"
 #include "harness/measure/prediction_columns.h"
 #include "harness/measure/roofline_columns.h"
@@ -56,7 +57,9 @@ constexpr auto joined(const std::array<ColumnGroup, Sizes>&... lists) {
   return all;
 }
 
-inline constexpr std::array kOfCells{ColumnGroup{results::kCellColumns}, ColumnGroup{results::kByteColumns},
+inline constexpr std::array kOfCells{ColumnGroup{results::kCellColumns},
+                                     ColumnGroup{results::kByteColumns},
+                                     ColumnGroup{measure::kExposureColumns},
                                      ColumnGroup{measure::kTierBytesColumns, has_tiers},
                                      ColumnGroup{results::kKeepsAllColumns, evicts},
                                      ColumnGroup{results::kModelCellColumns, runs_model}};
@@ -72,8 +75,8 @@ inline constexpr std::array kOfComparisons{
     ColumnGroup{measure::kRepetitionColumns}, ColumnGroup{measure::kNoiseColumns}};
 inline constexpr std::array kOfModelRuns{ColumnGroup{measure::kModelRunColumns}};
 inline constexpr std::array kOfReadings{
-    ColumnGroup{results::kKeptColumns}, ColumnGroup{results::kArmColumns, reads_in_chunks},
-    ColumnGroup{measure::kLossColumns}, ColumnGroup{measure::kChunkColumns, reads_in_chunks},
-    ColumnGroup{results::kVerdictColumns}};
+    ColumnGroup{results::kKeptColumns},    ColumnGroup{results::kArmColumns, reads_in_chunks},
+    ColumnGroup{measure::kLossColumns},    ColumnGroup{measure::kChunkColumns, reads_in_chunks},
+    ColumnGroup{measure::kContextColumns}, ColumnGroup{results::kVerdictColumns}};
 
 }  // namespace kv::experiments

@@ -16,4 +16,11 @@ std::optional<int64_t> parse_token_count(std::string_view text) {
   return count * unit;
 }
 
+std::string grouped(int64_t n) {
+  std::string digits = std::to_string(n);
+  for (auto at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<size_t>(at), ",");
+  return digits;
+}
+
 }  // namespace kv::io

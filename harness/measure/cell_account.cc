@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "harness/measure/cell.h"
+#include "harness/measure/exposure.h"
 #include "harness/measure/tier_columns.h"
 #include "harness/memory/machine.h"
 #include "harness/results/cell_columns.h"
@@ -116,6 +117,13 @@ void Cell::account(std::span<const int64_t> lengths, std::span<const int64_t> pr
   const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   result[results::kHeldBytesPerToken] =
       static_cast<double>(payload + metadata + disk) / static_cast<double>(tokens);
+  // Of the newest query, whose error is counted. Readings judge others, and say so after this.
+  const int64_t newest = lengths.empty() ? 0 : lengths.front() - 1,
+                first_step = prompts.empty() ? prompt : prompts.front();
+  const RowShares shares =
+      row_shares(spec, shape(), {.length = newest + 1, .first = newest, .prompt = first_step});
+  result[kEncodedShare] = shares.encoded;
+  result[kDroppedShare] = shares.dropped;
   result[results::kKeepsAll] = keeps_all(*cache, lengths, prompts.empty() ? alike : prompts);
   result[results::kBytesDevicePeak] = ledger->device().peak_bytes;
   result[results::kRssPeakBytes] = memory::peak_rss_bytes();

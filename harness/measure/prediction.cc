@@ -83,7 +83,9 @@ PredictionSummary summarise(std::span<const Prediction> predictions, int64_t len
   PredictionSummary s;
   s.loss = mean_of(losses);
   s.loss_error = math::standard_error(losses);
-  s.loss_change = mean([](const Prediction& p) { return p.loss_change; });
+  const auto change = [](const Prediction& p) { return p.loss_change; };
+  s.loss_change = mean(change);
+  s.loss_change_error = math::standard_error(of(change));
   s.kl = mean([](const Prediction& p) { return p.kl; });
   s.same_top = mean([](const Prediction& p) { return p.same_top ? 1.0 : 0.0; });
   s.p_change_rms = std::sqrt(mean_of(of([](const Prediction& p) { return p.p_change * p.p_change; })));

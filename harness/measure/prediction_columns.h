@@ -24,9 +24,11 @@ inline constexpr results::NumberColumn kLossChangeCiLow{
     "lower end of the 95 % interval of loss_change (bootstrap over stretches of 64 positions)"};
 inline constexpr results::NumberColumn kLossChangeCiHigh{"loss_change_ci_high", "nats",
                                                          "upper end of the 95 % interval of loss_change"};
+inline constexpr results::NumberColumn kLossChangeSe{
+    "loss_change_se", "nats", "standard error of loss_change, over stretches of 64 positions"};
 inline constexpr auto kLossColumns =
     results::column_list(kPredictions, kLoss, kLossSe, kPerplexity, kPerplexitySe, kLossChange,
-                         kLossChangeCiLow, kLossChangeCiHigh);
+                         kLossChangeCiLow, kLossChangeCiHigh, kLossChangeSe);
 
 inline constexpr auto kKlMean =
     results::NumberColumn{"kl_mean", "nats",

@@ -52,7 +52,9 @@ std::string perplexity(const results::Row& r, const char* unknown) {
 }
 
 std::string quality_of(const results::Row& r) {
-  if (!r[kPerplexityChange]) return "Quality is unknown here";
+  if (!r[kPerplexityChange])
+    return "Quality is unknown here" +
+           (r[kQualityFrom].find(": not put") == std::string::npos ? "" : ", " + r[kQualityFrom]);
   return "Perplexity with it changes by " + perplexity(r, "") + " (" +
          fixed(100.0 * r[kPerplexityChangeCiLow].value_or(NAN), "%.2f") + " to " +
          fixed(100.0 * r[kPerplexityChangeCiHigh].value_or(NAN), "%.2f") + ") in " + r[kQualityFrom];
@@ -151,7 +153,8 @@ io::TextTable text_table(const PlanTable& table, io::Units units) {
     text.notes.push_back(
         {"", "Perplexity: that of the same codec and retention in " + table.quality.name() +
                  ", against an f32 cache that keeps all, whatever the placement, which changes no bit; "
-                 "of that run's model and text. Unknown: it has none."});
+                 "of that run's model and text. Unknown: it has none, or of too short a context "
+                 "(quality_from)."});
   return text;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "harness/math/stats.h"
+#include "harness/measure/exposure.h"
 #include "harness/measure/prediction_columns.h"
 #include "harness/planner/plan_columns.h"
 #include "harness/tables/fit_table.h"
@@ -30,6 +31,16 @@ results::Row row_of(const PlanTable& table, const LayerSpecs& spec) {
   row[kQualityFrom] =
       cell ? table.quality.name() + ": " + table.quality.setting(*cell, table.geometry) : "unknown";
   if (!cell) return row;
+  const int64_t tokens = (*cell)[results::kSeqLen].value_or(1),
+                context = table.trace.empty() ? table.context : table.facts.typical;
+  results::Row judged;
+  judged[results::kSeqLen] = tokens;
+  measure::record_exposure(judged, spec, config::shape_of(table.geometry, tokens, 1), {.length = tokens},
+                           context);
+  if (measure::is_untested(judged)) {
+    row[kQualityFrom] += ": " + measure::untested_text(judged);
+    return row;
+  }
   const auto change = [](const results::Number& loss) {
     return loss ? results::Number(std::expm1(*loss)) : results::Number();
   };

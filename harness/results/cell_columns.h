@@ -146,12 +146,13 @@ inline constexpr auto kVerdict =
         "verdict", "",
         "times: baseline, faster, slower, ambiguous, unreliable (the baseline is noisy or differs from "
         "itself), or aa_test (the baseline against itself); "
-        "losses: baseline, worse, better, negligible, ambiguous, or identical; answers to all questions: "
+        "losses: baseline, worse, better, negligible, ambiguous, identical, or untested (encoded_share "
+        "or dropped_share is less than 0.9 of its value at stated_context); answers to all questions: "
         "baseline, identical, worse, better, not_found_worse (a loss of more than 10 points is "
         "excluded), too_few_questions to say, or cannot_be_decided by any answers"}
         .one_of(
             "baseline aa_test faster slower ambiguous unreliable worse better negligible identical "
-            "not_found_worse too_few_questions cannot_be_decided");
+            "not_found_worse too_few_questions cannot_be_decided untested");
 inline constexpr auto kVersusColumns = column_list(kVersus);
 
 inline constexpr auto kVerdictColumns = column_list(kVersus, kVerdict);
@@ -171,6 +172,7 @@ inline constexpr auto kModelCellColumns = column_list(kBytesState, kKOrder);
 inline constexpr const char* kAaVerdict = "aa_test";
 // The verdict where the baseline's own times allow none.
 inline constexpr const char* kUnreliable = "unreliable";
+inline constexpr const char* kUntestedVerdict = "untested";
 inline bool is_aa_test(const Row& cell) { return cell[kVerdict] == kAaVerdict || cell[kVerdict] == "null"; }
 
 inline void fail(Row& cell, Status how, std::string why) {

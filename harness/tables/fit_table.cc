@@ -90,13 +90,6 @@ io::TextTable::Field context_field(const FitTable& table, const Fit& fit, io::Te
 
 }  // namespace
 
-std::string grouped(int64_t n) {
-  std::string digits = std::to_string(n);
-  for (auto at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<size_t>(at), ",");
-  return digits;
-}
-
 Fit longest_context(const config::Geometry& geometry, const LayerSpecs& spec, int batch, const Room& room) {
   return largest(kMostTokens, room, [&](int64_t tokens) {
     return ModelMemory(geometry, spec, {tokens, batch});

@@ -10,6 +10,7 @@
 #include "harness/config/geometry.h"
 #include "harness/io/bytes.h"
 #include "harness/io/text_table.h"
+#include "harness/io/token_count.h"
 #include "harness/results/row.h"
 #include "variants/model_cache/layer_specs.h"
 
@@ -49,8 +50,7 @@ struct FitTable {
   std::string disk_text = {};
 };
 
-// 8030261248 -> "8,030,261,248".
-std::string grouped(int64_t n);
+using io::grouped;
 
 io::TextTable text_table(const FitTable& table, io::Units units);
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 import whiskers
-from data import load_run, with_memory
+from data import load_run, with_memory, without_untested
 from decision import points as points_of
 from ranking import MEASURES, STEP, UNRELIABLE, ranking
 from tables import CELL
@@ -78,6 +78,20 @@ def test_a_policy_that_had_nothing_to_evict_is_told():
     rows = [*DECODE[:3], ("contiguous/f16/ring(window=2048,sinks=4)", 9, 8, 10, 32, 3e-4, 3e-4, 1024)]
     assert "(its budget is not below the sequence, so it kept all tokens)" in sentence(rows, keeps_all=1.0)
     assert "budget" not in sentence(DECODE[:6])
+
+
+def test_what_was_not_put_to_the_test_is_not_named_and_shows_no_error():
+    untested = pl.col("variant") == "contiguous/f16"
+    shares = {"encoded_share": 0.0, "context_encoded_share": 0.36, "dropped_share": 0.0, "context_dropped_share": 0.0}
+    made = cells(DECODE[:6]).with_columns(
+        *(pl.lit(value).alias(name) for name, value in shares.items()),
+        verdict=pl.when(untested).then(pl.lit("untested")).otherwise("verdict"), stated_context=pl.lit(8192.0),
+    )  # fmt: skip
+    point = points(without_untested(made))[0]
+    assert "`contiguous/q4_0` is fastest" in point.sentences[0] and "contiguous/f16" not in " ".join(point.sentences)
+    notes = {line.name: line.note for line in point.lines}
+    assert notes.pop("contiguous/f16") == "not put to the test at 1,024 tokens: 0 % of its rows were encoded, at 8,192 tokens 36 %"
+    assert not any(notes.values()) and column(point, "error")["contiguous/f16"].value is None
 
 
 def test_one_that_evicts_says_so_and_does_not_hide_the_fastest_that_keeps_all():

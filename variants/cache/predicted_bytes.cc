@@ -1,10 +1,12 @@
 // The closed forms, from the formats' sizes and the entries' own.
 #include "variants/cache/predicted_bytes.h"
 
+#include <algorithm>
 #include <array>
 
 #include "variants/cache/compatibility.h"
 #include "variants/cache/layout.h"
+#include "variants/cache/prefill.h"
 #include "variants/list.h"
 #include "variants/placement/planes.h"
 #include "variants/storage/residual_buffer.h"
@@ -129,6 +131,52 @@ std::vector<int64_t> placed_rows(const Spec& spec, const CacheShape& shape, int6
   for (int head = 0; head < of.placed_heads(); ++head)
     rows.push_back(of.units(tokens, prompt, head) * of.context.unit.rows);
   return rows;
+}
+
+Queries Queries::in(int64_t context) const {
+  const int64_t more = std::max<int64_t>(0, context - length);
+  return {length + more, first > 0 ? first + more : 0, prompt > 0 ? prompt + more : 0, step};
+}
+
+RowShares row_shares(const Spec& spec, const Spec& full, const CacheShape& shape, const Queries& queries) {
+  const Prediction of(spec, shape), whole(full, shape);
+  const SelectionEntry& selection = selection_of(spec);
+  const std::vector<Codec> codecs = stored_codecs(spec);
+  const auto alike = [&](size_t a, size_t b) {
+    return codecs[a].k == codecs[b].k && codecs[a].v == codecs[b].v;
+  };
+  const bool by_tier = codecs.size() > 1 && !(alike(0, 1) && alike(1, 2));
+  const bool is_raw = of.codec.k == Encoding{} && of.codec.v == Encoding{};
+  const int64_t first_step = std::min(queries.length, queries.prompt > 0 ? queries.prompt : queries.step),
+                prompt = first_step > 1 ? first_step : 0;
+  // Rows of a query at token `at` that are encoded once the sequence has `tokens`, if the head keeps `kept`.
+  const auto encoded = [&](int64_t at, int64_t tokens, int64_t kept) -> int64_t {
+    if (tokens <= prompt && prefills_full(spec)) return 0;
+    if (by_tier) {
+      const OuterTiers outer = of.outer_tiers(tokens);
+      return std::min(at + 1,
+                      (outer.disk_units + (alike(1, 2) ? outer.warm_units : 0)) * of.context.unit.rows);
+    }
+    if (is_raw) return 0;
+    if (!ResidualBuffer::waits(of.codec)) return std::max<int64_t>(0, kept - of.codec.first);
+    return std::clamp<int64_t>(at + 1 - of.codec.first, 0, ResidualBuffer::encoded_rows(of.codec, tokens));
+  };
+  RowShares sum;
+  for (int64_t begin = 0, end = first_step; begin < queries.length;
+       begin = end, end = std::min(queries.length, end + queries.step)) {
+    for (int64_t at = std::max(begin, queries.first); at < end; ++at) {
+      const auto rows = static_cast<double>(whole.slots(at + 1, 0, 0)) * of.placed_heads();
+      for (int head = 0; head < of.placed_heads(); ++head) {
+        const bool is_whole = at < prompt && retention_of(spec).cuts_prompt;
+        const int64_t kept = is_whole ? at + 1 : of.slots(at + 1, prompt, head);
+        const auto read = static_cast<double>(selection.rows_read(spec.selection, kept, shape.max_tokens));
+        sum.encoded += static_cast<double>(encoded(at, end, kept)) * read / static_cast<double>(kept) / rows;
+        sum.dropped += 1.0 / of.placed_heads() - read / rows;
+      }
+    }
+  }
+  const auto count = static_cast<double>(queries.length - queries.first);
+  return {sum.encoded / count, std::max(0.0, sum.dropped / count)};
 }
 
 TierBytes predicted_tiers(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,

@@ -33,6 +33,22 @@ int64_t predicted_copies(const Spec& spec, const CacheShape& shape, std::span<co
 std::vector<int64_t> placed_rows(const Spec& spec, const CacheShape& shape, int64_t tokens,
                                  int64_t prompt = 0);
 
+// The steps of a sequence, and its queries that count: those of tokens [first, length).
+struct Queries {
+  int64_t length = 0, first = 0;
+  int64_t prompt = 0, step = 1;  // tokens of the first step (0: the same as all others) and of the others
+
+  // Those of a longer sequence, whose other tokens come in front; the same where it is no longer.
+  Queries in(int64_t context) const;
+};
+// Shares of the rows that a full cache's query reads, the mean over queries and heads. `encoded`: read as the codec stores them,
+// not raw, and as the last one does where tiers have codecs of their own. `dropped`: not read, as they are gone or not selected.
+struct RowShares {
+  double encoded = 0, dropped = 0;
+};
+// `full`: the spec of a full cache of the same layers, which a model's own window cuts too.
+RowShares row_shares(const Spec& spec, const Spec& full, const CacheShape& shape, const Queries& queries);
+
 // predicted_bytes() by tier, and the bytes of files on a disk. All bytes are hot where a placement has one tier.
 TierBytes predicted_tiers(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
                           std::span<const int64_t> prompts = {});

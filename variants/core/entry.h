@@ -239,6 +239,9 @@ struct SelectionTraits {
   int64_t (*choice_bytes)(const Stage& stage, int64_t rows, int head_dim) = [](const Stage&, int64_t, int) {
     return int64_t{0};
   };
+  // The closed form of the rows that it reads of `rows` kept ones.
+  int64_t (*rows_read)(const Stage& stage, int64_t rows, int64_t max_tokens) = [](const Stage&, int64_t rows,
+                                                                                  int64_t) { return rows; };
   // Why it cannot choose among rows that are kept and stored so, or empty if it can. Null: it can.
   std::string (*refuses)(const Codec& codec, const RetentionEntry& retention) = nullptr;
   // It chooses by attention weights, so attention reads every row before.

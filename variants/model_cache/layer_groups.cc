@@ -109,6 +109,23 @@ TierBytes predicted_tiers(const LayerSpecs& specs, const ModelShape& shape, std:
   return bytes;
 }
 
+RowShares row_shares(const LayerSpecs& specs, const ModelShape& shape, const Queries& queries) {
+  const std::vector<LayerGroup> full = groups_of(default_spec(), shape);
+  RowShares sum;
+  double layers = 0;
+  for (const LayerGroup& own : groups_of(specs, shape)) {
+    for (const LayerGroup& whole : full) {
+      const auto both = static_cast<double>(std::ranges::count_if(
+          own.layers, [&](int layer) { return std::ranges::binary_search(whole.layers, layer); }));
+      if (own.linear || both == 0) continue;
+      const RowShares shares = row_shares(own.spec, whole.spec, shape_of(own, shape), queries);
+      sum = {sum.encoded + both * shares.encoded, sum.dropped + both * shares.dropped};
+      layers += both;
+    }
+  }
+  return layers > 0 ? RowShares{sum.encoded / layers, sum.dropped / layers} : sum;
+}
+
 bool has_tiers(const LayerSpecs& specs) {
   return specs.any([](const Spec& spec) { return has_tiers(spec); });
 }

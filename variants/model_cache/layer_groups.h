@@ -42,6 +42,8 @@ double bits_per_value(const LayerSpecs& specs, const ModelShape& shape);
 int64_t predicted_copies(const LayerSpecs& specs, const ModelShape& shape, std::span<const int64_t> lengths);
 TierBytes predicted_tiers(const LayerSpecs& specs, const ModelShape& shape, std::span<const int64_t> lengths,
                           std::span<const int64_t> prompts = {});
+// The mean over layers that keep rows; zeros without any.
+RowShares row_shares(const LayerSpecs& specs, const ModelShape& shape, const Queries& queries);
 // True if some layers' placement has more than one tier.
 bool has_tiers(const LayerSpecs& specs);
 // The largest of the layers' bounds.

@@ -38,6 +38,8 @@ struct Settings {
   int64_t pages_read(int64_t rows) const {
     return std::max((pages(rows) * top + 99) / 100, std::min(least, pages(rows)));
   }
+  // The newest page is one of those read, and may be filled in part.
+  int64_t rows_read(int64_t rows) const { return rows - (pages(rows) - pages_read(rows)) * page; }
 };
 
 int64_t page_bytes(int head_dim) { return 2 * head_dim * static_cast<int64_t>(sizeof(uint16_t)); }
@@ -146,6 +148,7 @@ const SelectionEntry quest{
      .candidates = [](const Stage& stage, int64_t rows) { return Settings(stage).pages(rows); },
      .choice_bytes = [](const Stage& stage, int64_t rows,
                         int head_dim) { return Settings(stage).pages(rows) * page_bytes(head_dim); },
+     .rows_read = [](const Stage& stage, int64_t rows, int64_t) { return Settings(stage).rows_read(rows); },
      .refuses = quest_refuses}};
 
 }  // namespace kv::selection

@@ -37,6 +37,10 @@ const SelectionEntry topk{
      .source = "",
      .parameters = {Parameter::rows("rows", "256", {32}, "rows read of each head, after all were read once")},
      .oracle = "reads every row to choose"},
-    {.make = make_selection<TopK>, .refuses = topk_refuses, .weighs = true}};
+    {.make = make_selection<TopK>,
+     .rows_read = [](const Stage& stage, int64_t rows,
+                     int64_t max_tokens) { return std::min(rows, stage.rows("rows", max_tokens)); },
+     .refuses = topk_refuses,
+     .weighs = true}};
 
 }  // namespace kv::selection

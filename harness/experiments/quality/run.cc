@@ -34,7 +34,7 @@ void check_windows(const measure::SweepPoint& point) {
                               " tokens leaves nothing of " + std::to_string(point.seq_len) + " to decode");
 }
 
-constexpr const config::AnyKey* kQualityKeys[] = {&kPromptKey, &kStepTokensKey};
+constexpr const config::AnyKey* kQualityKeys[] = {&kPromptKey, &kStepTokensKey, &kStatedContextKey};
 constexpr std::array kOwnOfQuality{ColumnGroup{measure::kDivergenceColumns},
                                    ColumnGroup{measure::kSideBySideColumns}};
 constexpr auto kQualityGroups = joined(kOfCells, kOfModelRuns, kOfReadings, kOwnOfQuality);

@@ -80,7 +80,8 @@ bool place_recall(measure::SweepPoint& point) {
 }
 
 constexpr const config::AnyAxis* kRecallAxes[] = {&config::kBatch, &kPassageAxis, &kDistanceAxis};
-constexpr const config::AnyKey* kRecallKeys[] = {&kPassagesKey, &kPromptKey, &kStepTokensKey};
+constexpr const config::AnyKey* kRecallKeys[] = {&kPassagesKey, &kPromptKey, &kStepTokensKey,
+                                                 &kStatedContextKey};
 
 }  // namespace
 

@@ -67,7 +67,7 @@ std::string most_sensitive(std::span<const results::Row* const> cells) {
   Cells parts;
   std::vector<double> factors;
   for (const results::Row* row : cells) {
-    if (!(*row)[measure::kKlMean]) continue;
+    if (!(*row)[measure::kKlMean] || (*row)[results::kVerdict] == results::kUntestedVerdict) continue;
     if ((*row)[kSensitiveLayer]) parts.push_back(row);
     const double predicted = (*row)[kPredictedKl].value_or(0.0), measured = *(*row)[measure::kKlMean];
     if (predicted > 0.0 && measured > 0.0) factors.push_back(measured / predicted);
@@ -93,7 +93,8 @@ constexpr std::array kSensitivityTable{
 
 }  // namespace
 
-constexpr const config::AnyKey* kSensitivityKeys[] = {&kMixturesKey, &kPromptKey, &kStepTokensKey};
+constexpr const config::AnyKey* kSensitivityKeys[] = {&kMixturesKey, &kPromptKey, &kStepTokensKey,
+                                                      &kStatedContextKey};
 constexpr std::array kOwnOfSensitivity{ColumnGroup{kSensitivityColumns},
                                        ColumnGroup{measure::kDivergenceColumns},
                                        ColumnGroup{measure::kSideBySideColumns}};

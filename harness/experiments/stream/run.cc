@@ -13,6 +13,7 @@
 #include "harness/experiments/stream/recomputed_losses.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/measure/chunk_replay.h"
+#include "harness/measure/exposure.h"
 #include "harness/measure/prediction.h"
 #include "harness/measure/prediction_columns.h"
 #include "harness/measure/timing.h"
@@ -174,6 +175,9 @@ class StreamRun {
     cell.prompt = first_stream_step(point_);
     cell.account(std::vector<int64_t>(ids.size(), passages_.length));
     cell.record_kept();
+    const int64_t step = point_.experiment->settings[kStepTokensKey];
+    measure::record_exposure(cell.result, cell.spec, cache_shape(point_, point_.batch),
+                             {.length = passages_.length, .step = step}, stated_context(point_));
     cell.cache.reset();
   }
 
@@ -200,6 +204,7 @@ void write_losses(results::Row& row, const measure::PredictionSummary& s, bool c
   row[measure::kLossChange] = s.loss_change.value;
   row[measure::kLossChangeCiLow] = s.loss_change.interval.low;
   row[measure::kLossChangeCiHigh] = s.loss_change.interval.high;
+  row[measure::kLossChangeSe] = s.loss_change_error;
 }
 
 std::string verdict_of(const math::ConfidenceInterval& change) {
@@ -218,7 +223,9 @@ void summarise_cell(StreamCell& c, const StreamCell* baseline) {
   row[measure::kPerplexitySe] = std::exp(s.loss) * s.loss_error;  // to first order
   if (baseline) {
     row[results::kVersus] = baseline->cell->result[results::kVariant];
-    row[results::kVerdict] = baseline == &c ? "baseline" : verdict_of(s.loss_change.interval);
+    row[results::kVerdict] = baseline == &c              ? "baseline"
+                             : measure::is_untested(row) ? results::kUntestedVerdict
+                                                         : verdict_of(s.loss_change.interval);
   }
   if (std::isfinite(s.loss)) return;
   results::fail(row, results::Status::kFailed, "a prediction is not finite");
@@ -318,7 +325,8 @@ std::vector<double> recomputed_losses(const model::Model& model, std::span<const
   return losses;
 }
 
-constexpr const config::AnyKey* kStreamKeys[] = {&kStepTokensKey, &kRecomputeKey, &kStrideKey};
+constexpr const config::AnyKey* kStreamKeys[] = {&kStepTokensKey, &kRecomputeKey, &kStrideKey,
+                                                 &kStatedContextKey};
 constexpr std::array kOwnOfStream{ColumnGroup{kStreamColumns}};
 constexpr auto kStreamGroups = joined(kOfCells, kOwnOfStream, kOfModelRuns, kOfReadings);
 constexpr const results::Table* kStreamTables[] = {&measure::kPositions};

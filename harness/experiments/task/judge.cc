@@ -11,6 +11,7 @@
 #include "harness/experiments/written_columns.h"
 #include "harness/math/medians.h"
 #include "harness/math/proportions.h"
+#include "harness/measure/exposure.h"
 #include "harness/measure/prediction_columns.h"
 #include "harness/results/cell_columns.h"
 
@@ -83,7 +84,9 @@ void give_verdict(const Answered& a, const results::Number& needed) {
     row[kPooledPNeeded] = needed;
     row[kStratifiedP] = math::stratified_p(a.strata);
     std::string& given = row[results::kVerdict];
-    if (!is_the_full_cache(cell))
+    if (measure::is_untested(row))
+      given = results::kUntestedVerdict;
+    else if (!is_the_full_cache(cell))
       given = verdict;
     else if (given != "baseline")
       given = "identical";

@@ -6,6 +6,7 @@
 
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
+#include "harness/experiments/reading_keys.h"
 #include "harness/experiments/reading_run.h"
 #include "harness/experiments/task/axes.h"
 #include "harness/experiments/task/columns.h"
@@ -124,7 +125,7 @@ std::string answers_verdict(const results::Row& row) {
 
 constexpr const config::AnyAxis* kTaskAxes[] = {&config::kBatch, &config::kSeqLen, &kTaskAxis,
                                                 &kDepthAxis,     &kQueryAxis,      &kTemplateAxis};
-constexpr const config::AnyKey* kTaskKeys[] = {&kFloorKey};
+constexpr const config::AnyKey* kTaskKeys[] = {&kFloorKey, &kStatedContextKey};
 
 }  // namespace
 

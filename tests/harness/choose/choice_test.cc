@@ -15,19 +15,25 @@ namespace {
 using choose::Candidate;
 using choose::ExtraLoss;
 
+// A loss whose Student's interval of 1,000 stretches ends there.
+ExtraLoss around(double value, double low) { return {value, (value - low) / 1.962341, 999}; }
+
 TEST(Choice, BoundsOfMoreCachesAreWider) {
-  const ExtraLoss loss{0.01, 0.01 - 1.959964, 0.01 + 1.959964};  // standard error 1
+  const ExtraLoss loss{0.01, 1, 1e6};
   EXPECT_NEAR(choose::upper_bound(loss, 1), 0.01 + 1.644854, 1e-3);
   EXPECT_NEAR(choose::upper_bound(loss, 2), 0.01 + 1.959964, 1e-3);
   EXPECT_NEAR(choose::upper_bound(loss, 5), 0.01 + 2.326348, 1e-3);
+  const ExtraLoss few{0.01, 1, 15};  // of 16 stretches
+  EXPECT_NEAR(few.low(), 0.01 - 2.131450, 1e-5);
+  EXPECT_NEAR(choose::upper_bound(few, 6), 0.01 + 2.694, 1e-3);
 }
 
 TEST(Choice, TheBestItsEqualsAndTheSmallestAreConfirmed) {
   const std::vector<Candidate> candidates{
-      {"too large", 900, {0.000, -0.001, 0.001}}, {"best", 800, {0.001, 0.0, 0.002}},
-      {"equal", 700, {0.002, 0.001, 0.003}},      {"equal, smaller", 600, {0.003, 0.002, 0.004}},
-      {"worse", 500, {0.006, 0.005, 0.007}},      {"worse, smaller", 400, {0.008, 0.007, 0.009}},
-      {"over", 300, {0.020, 0.009, 0.030}},
+      {"too large", 900, around(0.000, -0.001)}, {"best", 800, around(0.001, 0.0)},
+      {"equal", 700, around(0.002, 0.001)},      {"equal, smaller", 600, around(0.003, 0.002)},
+      {"worse", 500, around(0.006, 0.005)},      {"worse, smaller", 400, around(0.008, 0.007)},
+      {"over", 300, around(0.020, 0.009)},
   };
   using Indices = std::vector<size_t>;
   EXPECT_EQ(choose::to_confirm(candidates, 850, 0.01, 6), (Indices{1, 3, 2, 5, 4}));
@@ -39,10 +45,10 @@ TEST(Choice, TheBestItsEqualsAndTheSmallestAreConfirmed) {
 
 TEST(Choice, TheLimitIsForBoundsAndTiesForIntervals) {
   std::vector<Candidate> candidates{
-      {"a", 800, {}, ExtraLoss{0.001, 0.000, 0.002}},
-      {"b", 700, {}, ExtraLoss{0.003, 0.0015, 0.0045}},
-      {"c", 600, {}, ExtraLoss{0.006, 0.005, 0.007}},
-      {"d", 500, {}, ExtraLoss{0.0095, 0.009, 0.010}},
+      {"a", 800, {}, around(0.001, 0.000)},
+      {"b", 700, {}, around(0.003, 0.0015)},
+      {"c", 600, {}, around(0.006, 0.005)},
+      {"d", 500, {}, around(0.0095, 0.009)},
       {"e", 400, {}},
   };
   const choose::Choice choice = choose::choice_of(candidates, 0.01);
@@ -53,10 +59,10 @@ TEST(Choice, TheLimitIsForBoundsAndTiesForIntervals) {
 
 TEST(Choice, ARateIsKeptByItsWholeInterval) {
   std::vector<Candidate> candidates{
-      {"a", 800, {}, ExtraLoss{0.001, 0.000, 0.002}, choose::Rate{20, 18, 22}},
-      {"b", 700, {}, ExtraLoss{0.001, 0.000, 0.002}, choose::Rate{17, 16, 18}},
-      {"not timed", 600, {}, ExtraLoss{0.001, 0.000, 0.002}},
-      {"over", 500, {}, ExtraLoss{0.02, 0.01, 0.03}, choose::Rate{30, 29, 31}},
+      {"a", 800, {}, around(0.001, 0.000), choose::Rate{20, 18, 22}},
+      {"b", 700, {}, around(0.001, 0.000), choose::Rate{17, 16, 18}},
+      {"not timed", 600, {}, around(0.001, 0.000)},
+      {"over", 500, {}, around(0.02, 0.01), choose::Rate{30, 29, 31}},
   };
   EXPECT_EQ(choose::keeping(candidates, 0.01), (std::vector<size_t>{2, 1, 0}));
   EXPECT_EQ(choose::choice_of(candidates, 0.01, 17).best, (std::vector<size_t>{0}));
@@ -72,8 +78,7 @@ ExtraLoss read(double true_loss, int stretches, std::mt19937& engine) {
   std::vector<math::Stretch> drawn;
   for (int i = 0; i < stretches; ++i)
     drawn.push_back({64 * (true_loss + skewed(engine) - 0.04 + normal(engine)), 64});
-  const math::ConfidenceInterval interval = math::mean_interval(drawn);
-  return {math::mean_of(drawn), interval.low, interval.high};
+  return {math::mean_of(drawn), math::standard_error(drawn), stretches - 1.0};
 }
 
 // The guarantee: of simulated choices at most 5 % name a cache whose true loss is above the limit. Caches lie as near to the limit as

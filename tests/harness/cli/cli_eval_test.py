@@ -180,6 +180,20 @@ def test_eval_of_a_prompt_that_is_cut_at_the_dumps_end(evaluated, dump, tmp_path
 
 
 @pytest.mark.parametrize("q_heads, kv_heads, dim", [(3, 3, 8), (6, 1, 16)])
+def test_eval_says_what_the_dump_is_too_short_for(tmp_path):
+    dump = tmp_path / "example.safetensors"  # of 256 tokens
+    succeeded(kvlab("eval", "--example", dump))
+    variants = ["contiguous/q8_0", "contiguous/kivi(bits=2)", "contiguous/kivi(bits=2,residual=0)"]
+    for context, verdicts in ((None, ["", "untested", "untested"]), ("256", ["", "", ""])):
+        asked = ("--context", context) if context else ()
+        done = succeeded(kvlab("eval", dump, "--variants", ";".join(variants), "--out", tmp_path / f"to {context}", "--no-plots", *asked))
+        cells = by_variant(table(tmp_path / f"to {context}" / "cells.csv"))
+        assert [cells[variant]["verdict"] for variant in variants] == verdicts
+        assert ("not put to the test at 256 tokens: 11 % of its rows were encoded, at 8,192 tokens 91 %" in " ".join(done.stdout.split())) == (not context)
+    errors = [float(cells[variant]["err_rel_l2"]) for variant in variants]
+    assert errors[0] < errors[1] < errors[2]
+
+
 def test_eval_of_mha_and_mqa(tmp_path, q_heads, kv_heads, dim):
     want = make_dump(tmp_path / "d", "F32", q_heads, kv_heads, dim)
     succeeded(evaluate(tmp_path / "d", tmp_path / "o", "doubling", "--prompt", 4))

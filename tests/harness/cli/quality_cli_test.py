@@ -14,7 +14,7 @@ MODEL = HOME / "configs/models/kvlab-recall-1m"
 ROUNDS = "avx512f" in Path("/proc/cpuinfo").read_text()
 VARIANTS = '["contiguous","contiguous/f16","paged","contiguous/token(bits=2)","contiguous/ring(window={budget})"]'
 SMALL = {
-    "quality.variants": VARIANTS, "quality.budget": "16", "quality.seq_len": 40, "quality.batch": 5,
+    "quality.variants": VARIANTS, "quality.budget": "16", "quality.seq_len": 40, "quality.batch": 5, "quality.stated_context": 40,
     "recall.variants": VARIANTS, "recall.budget": "16", "recall.distance": "[20,30]", "recall.passage": 16,
     "recall.batch": 5,
     "generate.variants": VARIANTS, "generate.budget": 16, "generate.seq_len": 32, "generate.batch": 2, "generate.prompt": 20,
@@ -66,6 +66,22 @@ def test_verdicts_say_what_intervals_say(results):
     assert rows["contiguous/f16"]["verdict"] in ("ambiguous", "negligible")
     assert rows["contiguous/token(bits=2)"]["verdict"] == "worse"
     assert float(rows["contiguous/token(bits=2)"]["loss_change_ci_low"]) > 0
+
+
+def test_what_a_text_is_too_short_for_is_untested(tmp_path):
+    variants = ["contiguous", "contiguous/f16", "contiguous/kivi(bits=2)", "contiguous/ring(window=64)", "contiguous/topk(rows=64)"]
+    done = succeeded(run(tmp_path, experiment="quality", quality__variants=json.dumps(variants), quality__stated_context=512))
+    rows = by_variant(table(tmp_path / "cells.csv"))
+    verdicts = {variant: row["verdict"] for variant, row in rows.items()}
+    assert verdicts.pop("contiguous/f16") in ("ambiguous", "negligible")
+    assert verdicts == {"contiguous": "baseline", **dict.fromkeys(variants[2:], "untested")}
+    shares = "encoded_share dropped_share stated_context context_encoded_share context_dropped_share".split()
+    assert [rows["contiguous/f16"][name] for name in shares] == ["1", "0", "512", "1", "0"]
+    kivi, ring = ([float(rows[variant][name]) for name in shares] for variant in variants[2:4])
+    assert kivi[:4] == [0, 0, 512, pytest.approx(0.36, abs=0.005)] and ring[:2] == [0, 0] and ring[4] > 0.6
+    said = " ".join(done.stdout.split())
+    assert "Untested: 3 of 5 cells, as contiguous/kivi(bits=2) not put to the test at 40 tokens: 0 % of its rows were encoded, at 512 tokens 36 %" in said
+    assert "most exact contiguous/f16" in said
 
 
 def beside(tmp_path, baseline, **changed):
