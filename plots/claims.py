@@ -239,7 +239,7 @@ def main() -> int:
         options.second.write_text(put_between_markers(text, summary(read_claims(options.first))), encoding="utf-8")
         return 0
     except (BadClaims, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"kvlab: {error}", file=sys.stderr)
         return 2
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
-from beside import UNFINISHED, beside, exit_code, given_folder
+from beside import UNFINISHED, Arguments, beside, exit_code, given_folder
 from columns import BadResults
 from website.build import build
 from website.collect import MARK, collect
 
 
 def main(words: list[str] | None = None) -> int:
-    arguments = argparse.ArgumentParser(prog="kvlab site", description=__doc__)
+    arguments = Arguments(prog="kvlab site", description=__doc__)
     arguments.add_argument("results", nargs="+", type=Path, help="results folders, or folders above them")
     arguments.add_argument("--out", type=given_folder, required=True, help="the site's folder: a new one, or an earlier site's")
     return exit_code(lambda: publish(**vars(arguments.parse_args(words))))
@@ -28,7 +27,7 @@ def publish(results: list[Path], out: Path) -> None:
         print(f"left out: {path}, {reason}")
     if not folders:
         raise BadResults(f"{results[0]}: holds claims alone; a site needs a results folder with cells.csv")
-    with beside(out) as unfinished:
+    with beside(out, "index.html", MARK) as unfinished:
         build(unfinished, folders, claims)
         (unfinished / MARK).write_text("made by kvlab site, which may replace the files here\n", encoding="utf-8")
     print(out / "index.html")

@@ -12,7 +12,7 @@ from pathlib import Path
 import altair as alt
 import polars as pl
 from altair.utils import schemapi
-from beside import beside, exit_code, given_folder
+from beside import Arguments, beside, exit_code, given_folder
 from claims import is_reproduction, write_claims
 from data import BadResults, Run, load_runs
 from families import VariantStyle, baseline_of
@@ -29,7 +29,7 @@ from vega import javascript
 BESIDE = 340  # pixels: the panel of the first screen's picture
 
 def main(words: list[str] | None = None) -> int:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments = Arguments(prog="kvlab plot", description=__doc__.splitlines()[0])
     arguments.add_argument(
         "results", nargs="+", type=Path, help="a results folder, one that holds cells.csv or claims.csv"
     )
@@ -58,7 +58,7 @@ def plot(options: argparse.Namespace) -> None:
     )
     for folder in filter(is_reproduction, options.results):
         out = options.out or folder
-        with beside(out) as unfinished:
+        with beside(out, "report.html") as unfinished:
             page = write_claims(folder, unfinished)
         print(out / page.name)
     measured_in = [folder for folder in options.results if not is_reproduction(folder)]
@@ -75,7 +75,7 @@ def write_report(runs: list[Run], out: Path, how: Pictures) -> None:
     tables = tables_of(runs)
     named = len(runs) > 1
     subtitle = [f"{run.name}: {run_line(run)}" if named else run_line(run) for run in runs]
-    with beside(out) as unfinished:
+    with beside(out, "report.html") as unfinished:
         pictures = unfinished / "figures"
         pictures.mkdir()
         drawn = [draw(figure, tables, subtitle, pictures, how) for figure in FIGURES]

@@ -78,8 +78,8 @@ std::string with_interval(const Figure& figure, const UnitReading& unit, const m
   const std::string value = figure.in_unit(e.value, unit);
   if (e.interval.low == e.interval.high) return value;
   if (!std::isfinite(e.interval.low)) return value + " (too few repetitions for an interval)";
-  return value + " (" + short_number(e.interval.low / unit.factor) + "–" +
-         short_number(e.interval.high / unit.factor) + ")";
+  return value + " (" + short_number(in_named_unit(e.interval.low, unit)) + "–" +
+         short_number(in_named_unit(e.interval.high, unit)) + ")";
 }
 
 std::string times_off(const Figure& figure, double value) {

@@ -102,8 +102,8 @@ std::vector<UnitReading> readings(const Unit& unit) {
   const std::string name(unit.name), binary(unit.binary);
   std::vector<UnitReading> all{{unit.factor, name}};
   if (!binary.empty()) all.push_back({unit.binary_factor, binary, binary, kMi, kGi});
-  // 4800 MiB printed as 4.8 GB.
-  if (name == "GB") all.push_back({1000 * kMi, name, "1000 MiB", kMi, 1000 * kMi});
+  // 4800 MiB printed as 4.8 GB; said here as the MiB that they are.
+  if (name == "GB") all.push_back({1000 * kMi, "MiB", "1000 MiB", kMi, 1000 * kMi});
   return all;
 }
 
@@ -231,11 +231,13 @@ Window Figure::around(const Tolerance& tolerance) const {
   return {as_decimal(low - std::max(slack, share * low)), as_decimal(high + std::max(slack, share * high))};
 }
 
+double in_named_unit(double value, const UnitReading& unit) { return value / unit_named(unit.name).factor; }
+
 std::string Figure::in_unit(double value, const UnitReading& unit) const {
   if (truth) return value != 0 ? "yes" : "no";
   if (exponent()) return "O(" + exponent_of + "^" + short_number(value) + ")";
   const bool close = unit.name == "x" || unit.name == "%";
-  return short_number(value / unit.factor) + (unit.name.empty() ? "" : (close ? "" : " ") + unit.name);
+  return short_number(in_named_unit(value, unit)) + (unit.name.empty() ? "" : (close ? "" : " ") + unit.name);
 }
 
 std::string short_number(double value) {

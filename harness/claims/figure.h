@@ -30,11 +30,14 @@ Tolerance parse_tolerance(const std::string& text);
 
 // One meaning of a printed unit. A document may mean powers of 1000 or of 1024 by MB and GB, or MiB and 1000 MiB.
 struct UnitReading {
-  double factor;
-  std::string name;               // "MB", or "MiB" where MB is read so
+  double factor;                  // of the printed number
+  std::string name;               // of the unit in which values are said: "MB", or "MiB" where MB is read so
   std::string read_as = {};       // "MiB" or "1000 MiB" where it is not the literal one
   double mega = 1e6, giga = 1e9;  // MB and GB in the claim's expressions
 };
+
+// A value of the base unit, in the unit by whose name it is said.
+double in_named_unit(double value, const UnitReading& unit);
 
 struct Figure {
   enum class Relation { kEqual, kUpTo, kAtMost, kBelow, kAtLeast, kAbove };

@@ -90,7 +90,7 @@ PlannedRun plan_run(const ClaimFile& file, const std::string& name, const Reprod
 
 std::vector<PlannedRun> plan(const std::vector<ClaimFile>& files, const ReproduceOptions& options) {
   std::vector<PlannedRun> runs;
-  fs::create_directories(options.out / "runs");
+  const bool is_new = fs::create_directories(options.out / "runs");
   try {
     for (const ClaimFile& file : files) {
       for (const std::string& name : runs_needed(file, options))
@@ -101,7 +101,7 @@ std::vector<PlannedRun> plan(const std::vector<ClaimFile>& files, const Reproduc
       throw std::invalid_argument(
           "--model has no use: no run of these claims reads a model, as one of 003/int8 does");
   } catch (const std::invalid_argument&) {
-    fs::remove_all(options.out);  // it was new or empty: the same command may be given again
+    if (is_new) fs::remove_all(options.out);  // the same command may be given again
     throw;
   }
   return runs;
@@ -113,7 +113,7 @@ bool execute(const PlannedRun& run, const ReproduceOptions& options, Reproductio
     const std::string seed = run.configs.size() > 1 ? ", seed " + std::to_string(run.configs[i].seed) : "";
     const experiments::RunOutcome outcome = experiments::run_config(
         run.configs[i], {.out = run.folders[i],
-                         .resume = false,
+                         .resume = true,
                          .stop = options.stop,
                          .note = options.note,
                          .progress = options.progress(run.source + " " + run.name + seed)});
@@ -147,7 +147,9 @@ std::vector<FigureResult> check_all(const std::vector<ClaimFile>& files,
 
 Reproduction reproduce(const std::vector<ClaimFile>& files, const ReproduceOptions& options) {
   require_figures(files, options);
-  results::require_new_folder(options.out);
+  // The same command goes on with what a killed or stopped one left: it writes claims.csv last.
+  if (!fs::is_directory(options.out / "runs") || fs::exists(options.out / "claims.csv"))
+    results::require_new_folder(options.out);
   Reproduction result;
   std::map<std::string, Quantities> quantities;
   for (const ClaimFile& file : files) quantities[file.name];

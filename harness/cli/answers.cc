@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <string_view>
 
 #include "harness/io/bytes.h"
@@ -188,6 +189,25 @@ std::vector<Answer> answers_at(const Cells& all) {
   return found;
 }
 
+std::string beyond_limit_lines(const Cells& cells) {
+  std::string text;
+  for (const auto& [name, own] : grouped(cells, [](const Cell& row) { return row[results::kExperiment]; })) {
+    Cells left_out;
+    for (const Cells& point : longest_points(own))
+      std::ranges::copy_if(point, std::back_inserter(left_out), [](const Cell* row) {
+        return (*row)[results::kStatus] == results::Status::kOk && !keeps_limit(*row);
+      });
+    if (left_out.empty()) continue;
+    const Cell& first = *left_out.front();
+    text += "Limit: fastest and smallest are sought among caches of " +
+            std::string(error_measure(first).limit_text) +
+            ", as one that errs more cannot replace the full cache; " + std::to_string(left_out.size()) +
+            " at the longest length are left out, as " + first[results::kCell] + ": " + error_text(first) +
+            "\n";
+  }
+  return text;
+}
+
 std::string answers(const Cells& cells, size_t width, size_t most_lines) {
   std::vector<std::vector<Cells>> experiments;
   size_t points = 0;
@@ -204,7 +224,7 @@ std::string answers(const Cells& cells, size_t width, size_t most_lines) {
       for (Strings& row : answer_rows(name, point)) table.push_back(std::move(row));
     }
   }
-  return table.size() > 1 ? fitted(std::move(table), width, 3, 20) : "";
+  return table.size() > 1 ? fitted(std::move(table), width, 3, 10) : "";
 }
 
 }  // namespace kv::cli

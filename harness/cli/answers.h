@@ -25,4 +25,7 @@ std::vector<Answer> answers_at(const Cells& cells);
 // Prints as many sweep points as fit into `most_lines`, at least one an experiment.
 std::string answers(const Cells& cells, size_t width, size_t most_lines);
 
+// A line per experiment: how many caches its error limit keeps from being fastest or smallest, with the first.
+std::string beyond_limit_lines(const Cells& cells);
+
 }  // namespace kv::cli

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/cli/typos.h"
+#include "harness/io/bytes.h"
 #include "harness/io/model_files.h"
 #include "harness/model/codebooks.h"
 #include "harness/model/model.h"
@@ -13,14 +14,6 @@
 #include "kernels/format/vq.h"
 
 namespace kv::cli {
-
-namespace {
-
-std::string bytes_text(const Codebooks& books) {
-  return std::to_string((books.words.size() * sizeof(float) + (1 << 19)) >> 20) + " MiB";
-}
-
-}  // namespace
 
 void add_options(CLI::App& app, CalibrateOptions& options) {
   app.add_option("model", options.model, "a Hugging Face folder, a GGUF file, or a name of `kvlab models`")
@@ -70,8 +63,9 @@ std::string calibrate(const CalibrateOptions& options) {
   books.text = options.text.empty() ? "Python's documentation" : options.text;
   write_codebooks(options.out, books);
   return options.out + ": codebooks of " + books.of() + ", " + std::to_string(books.codebooks) +
-         " for every 8 values, " + bytes_text(books) + ", from tokens " + std::to_string(options.from) +
-         " to " + std::to_string(options.from + options.tokens) + " of " + books.text +
+         " for every 8 values, " + io::human_bytes(static_cast<int64_t>(books.words.size() * sizeof(float))) +
+         ", from tokens " + std::to_string(options.from) + " to " +
+         std::to_string(options.from + options.tokens) + " of " + books.text +
          "\nUse: vq(bits=" + std::to_string(books.codebooks) + ",file=" + options.out +
          ") with full(positions=cache)\n";
 }

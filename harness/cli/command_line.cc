@@ -155,8 +155,9 @@ void add_options(CLI::App& app, model::LogitsOptions& options) {
 }
 
 void add_options(CLI::App& app, ListOptions& options) {
-  app.add_option("what", options.what, "columns: meaning and unit of the columns of result tables")
-      ->check(one_of({"columns"}));
+  app.add_option("what", options.what,
+                 "variants alone; or columns: meaning and unit of the columns of result tables")
+      ->check(one_of({"variants", "columns"}));
   app.add_flag("--pairs", options.pairs, "placements, codecs and retentions that work together, as Markdown");
   app.add_flag("--models", options.models, "the models of configs/models and their caches");
   app.add_flag("--json", options.json, "print it as JSON")->excludes("--pairs");
@@ -177,7 +178,8 @@ int print(const std::string& text) {
 int list(const ListOptions& options) {
   if (options.pairs) return print(pairs_page());
   if (options.models) return print(model_listing(options.json));
-  return print(options.what.empty() ? listing(options.json) : columns_listing(options.json));
+  return print(options.what == "columns" ? columns_listing(options.json)
+                                         : listing(options.json, options.what == "variants"));
 }
 
 // The commands with their options and actions.

@@ -233,7 +233,7 @@ double rough_seconds(double weight) {
 }
 
 std::string dry_run(const DryRun& run, bool json) {
-  if (!run.resume) results::require_new_folder(run.out);
+  if (!run.resume) results::require_new_folder(run.out, true);
   const Planned planned = plan(run);
   const Estimate time = estimate(run.config);
   return json ? json_of(run, planned, time) : text_of(run, planned, time);

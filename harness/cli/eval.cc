@@ -227,30 +227,22 @@ void name_cell(measure::Cell& cell, const memory::RunContext& context, bool supp
 // Writes every file or none.
 void write_results(const EvalOptions& options, const memory::RunContext& context,
                    const Evaluation& evaluation) {
-  const std::filesystem::path out(options.out), tensor_file = out / "outputs.safetensors";
   nlohmann::json environment = measure::describe_environment();
   environment["threads"] = context.threads();
   environment["config"] = {{"name", "eval"}, {"title", "eval of " + options.dump}, {"path", options.dump}};
   const auto quoted = [](const std::string& text) { return io::json_text(text); };
   results::Layout layout = experiments::layout_of("eval", kEvalGroups);
   layout.sides = {&kHeads};
-  results::ResultsFolder results(out,
-                                 "# what `kvlab eval` was asked for\ndump = " + quoted(options.dump) +
-                                     "\nvariants = " + quoted(options.variants) +
-                                     "\nprompt = " + std::to_string(options.prompt) +
-                                     "\ncontext = " + std::to_string(options.context) + "\n",
-                                 layout, false);
-  try {
-    results.write_environment(environment);
-    io::write_safetensors(tensor_file.string(), evaluation.tensors);
-    results.add(kHeads, evaluation.heads);
-    results.add_cells(evaluation.rows);
-  } catch (...) {
-    std::error_code ignored;
-    std::filesystem::remove(tensor_file, ignored);
-    results.discard_if_empty();
-    throw;
-  }
+  const std::string config = "# what `kvlab eval` was asked for\ndump = " + quoted(options.dump) +
+                             "\nvariants = " + quoted(options.variants) +
+                             "\nprompt = " + std::to_string(options.prompt) +
+                             "\ncontext = " + std::to_string(options.context) + "\n";
+  results::write_folder(options.out, config, layout, [&](results::ResultsFolder& folder) {
+    folder.write_environment(environment);
+    io::write_safetensors((folder.path() / "outputs.safetensors").string(), evaluation.tensors);
+    folder.add(kHeads, evaluation.heads);
+    folder.add_cells(evaluation.rows);
+  });
 }
 
 }  // namespace
@@ -297,8 +289,7 @@ std::vector<results::Row> run_eval(const EvalOptions& options) {
     throw std::invalid_argument("--prompt " + std::to_string(options.prompt) + " is more than the dump's " +
                                 std::to_string(n) + " tokens");
   }
-  const std::filesystem::path out(options.out);
-  results::require_new_folder(out);
+  results::require_new_folder(options.out);
   const std::vector<Layer> layers = read_layers(*dump);
   Evaluation evaluation;
   for (const LayerSpecs& spec : specs) {

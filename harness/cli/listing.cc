@@ -2,6 +2,7 @@
 
 #include <toml++/toml.h>
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -31,6 +32,8 @@ std::string padded(std::string_view text, size_t width) {
 }
 
 using Json = nlohmann::ordered_json;
+
+constexpr std::array kStages{"placements", "codecs", "retentions", "selections"};
 
 template <class Table>
 Json entries(const Table& table) {
@@ -166,14 +169,16 @@ std::string columns_listing(bool json) {
   return text;
 }
 
-std::string listing(bool json) {
-  const Json all = everything();
+std::string listing(bool json, bool only_variants) {
+  Json all = everything();
+  for (auto at = all.begin(); only_variants && at != all.end();)
+    at = std::ranges::count(kStages, at.key()) ? std::next(at) : all.erase(at);
   if (json) return all.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
   std::string text =
       "A spec is placement[/codec][/retention][/selection]; what is left out is contiguous/f32/full/all.\n"
       "Layers of a model may have their own: SPEC + 0-1:SPEC + sliding:SPEC, by number or by kind.\n\n";
-  for (const char* kind : {"placements", "codecs", "retentions", "selections"})
-    text += entries_text(all, kind);
+  for (const char* kind : kStages) text += entries_text(all, kind);
+  if (only_variants) return text;
   text += entries_text(all, "configs", 32) + "models\n  " + std::to_string(all.at("models").size()) +
           " in configs/models: `kvlab list --models`\n\n";
   for (const char* kind : {"experiments", "workloads", "metrics"}) text += entries_text(all, kind);

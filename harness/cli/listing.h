@@ -5,8 +5,8 @@
 
 namespace kv::cli {
 
-// `json`: the same as JSON (fields: harness/README.md).
-std::string listing(bool json);
+// `json`: the same as JSON (fields: harness/README.md). `only_variants`: the entries of each stage alone.
+std::string listing(bool json, bool only_variants = false);
 
 // `kvlab list columns`: name, unit and meaning of every column of a results folder, from its declaration.
 std::string columns_listing(bool json);

@@ -142,22 +142,6 @@ nlohmann::json environment_of(const std::vector<Part>& parts, const Merged& merg
   return all;
 }
 
-// Removes what a killed merge left there. Throws std::invalid_argument for a folder with other files, and where a merge goes
-// on.
-void remove_unfinished(const std::filesystem::path& path, const results::Layout& layout) {
-  if (!std::filesystem::is_directory(path)) return;
-  const results::FolderLock lock(path);
-  const std::set<std::string> ours = layout.files();
-  for (const auto& entry : std::filesystem::directory_iterator(path)) {
-    std::filesystem::path name = entry.path().filename();
-    if (name.extension() == ".part") name = name.stem();
-    if (!ours.contains(name.string()))
-      throw std::invalid_argument(path.string() +
-                                  ", in which `kvlab merge` works, holds other files: " + name.string());
-  }
-  std::filesystem::remove_all(path);
-}
-
 // The rows of this part's cells that are kept, each with its host where there are several.
 std::vector<results::Row> kept_rows(const Part& part, const std::vector<results::Row>& rows,
                                     const std::map<Key, Kept>& kept, bool several_hosts) {
@@ -196,28 +180,19 @@ Merged merge(const MergeOptions& options) {
   const bool several = hosts.size() > 1;
   results::Table table = parts.front().table;
   for (const Part& part : parts) table.add(part.table.columns);
-  // Made beside its place, so that no other program takes a part of it for a run's folder.
-  results::require_new_folder(options.out);
-  const std::filesystem::path unfinished = results::beside(options.out);
-  const results::Layout layout = experiments::layout_of(table);
-  remove_unfinished(unfinished, layout);
-  try {
-    results::ResultsFolder out(unfinished, parts.front().config, layout, false);
-    const nlohmann::json environment = environment_of(parts, merged, options.partial);
-    for (const Part& part : parts) {
-      for (const auto& [side, own] : part.sides) {
-        if (const auto kept = kept_rows(part, own, rows, several); !kept.empty()) out.add(*side, kept);
-      }
-    }
-    out.add_cells(merged.cells);
-    out.write_environment(environment);
-    out.write("benchmark.json", measure::benchmark_json(experiments::timed_steps(unfinished), environment));
-    out.rename(options.out);
-  } catch (...) {
-    std::error_code ignored;
-    std::filesystem::remove_all(unfinished, ignored);
-    throw;
-  }
+  results::write_folder(
+      options.out, parts.front().config, experiments::layout_of(table), [&](results::ResultsFolder& out) {
+        const nlohmann::json environment = environment_of(parts, merged, options.partial);
+        for (const Part& part : parts) {
+          for (const auto& [side, own] : part.sides) {
+            if (const auto kept = kept_rows(part, own, rows, several); !kept.empty()) out.add(*side, kept);
+          }
+        }
+        out.add_cells(merged.cells);
+        out.write_environment(environment);
+        out.write("benchmark.json",
+                  measure::benchmark_json(experiments::timed_steps(out.path()), environment));
+      });
   return merged;
 }
 

@@ -1,6 +1,7 @@
 #include "harness/config/overrides.h"
 
 #include <toml++/toml.h>
+#include <charconv>
 #include <filesystem>
 #include <optional>
 #include <regex>
@@ -15,7 +16,7 @@
 namespace kv::config {
 namespace {
 
-// Sets the value under `a.b.c`.
+// Sets the value under `a.b.c`; a number counts the tables of an array from 0, as in `serve.0.requests`.
 void override_value(toml::table& root, const std::string& key, toml::node&& value) {
   toml::table* at = &root;
   std::stringstream parts(key);
@@ -23,7 +24,18 @@ void override_value(toml::table& root, const std::string& key, toml::node&& valu
   std::getline(parts, part, '.');
   while (std::getline(parts, next, '.')) {
     if (!at->contains(part)) at->insert(part, toml::table{});
-    at = at->get(part)->as_table();
+    toml::node* node = at->get(part);
+    if (toml::array* several = node->as_array(); several && several->is_homogeneous<toml::table>()) {
+      const std::string last = std::to_string(several->size() - 1);
+      size_t number = several->size();
+      std::from_chars(next.data(), next.data() + next.size(), number);
+      if (number >= several->size() || std::to_string(number) != next || !std::getline(parts, next, '.'))
+        throw std::invalid_argument("--set " + key + ": '" + part +
+                                    "' is several tables; name one and a key, " + part + ".0.KEY to " + part +
+                                    "." + last + ".KEY");
+      node = several->get(number);
+    }
+    at = node->as_table();
     if (!at) throw std::invalid_argument("--set " + key + ": '" + part + "' is not a table");
     part = next;
   }

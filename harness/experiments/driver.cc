@@ -184,13 +184,18 @@ bool run_points(const std::vector<measure::SweepPoint>& points, const RunOptions
   for (const measure::SweepPoint& point : points) {
     const std::string what = describe_point(point);  // told after every layer of a step
     const double own = weight(point);
+    ++index;
+    if (is_finished(
+            point,
+            results)) {  // before any progress is told: an earlier run's work says nothing of this one's speed
+      done += own;
+      continue;
+    }
     const auto progress = [&, index](double part) {
-      options.progress(index, static_cast<int>(points.size()), what, done + part * own, total);
+      options.progress(index - 1, static_cast<int>(points.size()), what, done + part * own, total);
     };
     progress(0);
-    ++index;
-    if (!is_finished(point, results) && !run_point(point, {options.stop, progress}, options, results))
-      return false;
+    if (!run_point(point, {options.stop, progress}, options, results)) return false;
     done += own;
   }
   return true;

@@ -31,15 +31,6 @@ double unit_bytes(std::string_view text) {
 
 }  // namespace
 
-std::string human_bytes(int64_t bytes) {
-  double value = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; value >= 1024.0 && unit + 1 < kBinaryUnits.size(); value /= 1024.0) ++unit;
-  std::array<char, 32> text;
-  std::snprintf(text.data(), text.size(), unit == 0 ? "%.0f %s" : "%.1f %s", value, kBinaryUnits[unit]);
-  return text.data();
-}
-
 std::string human_bytes(int64_t bytes, Units units) {
   double value = static_cast<double>(bytes);
   size_t power = 0;

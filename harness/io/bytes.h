@@ -8,11 +8,8 @@ namespace kv::io {
 
 enum class Units { kBinary, kDecimal };
 
-// "512 B", "1.5 KiB", "16.0 GiB".
-std::string human_bytes(int64_t bytes);
-
 // Three digits: "512 B", "1.50 KiB", "16.0 GiB"; "1.54 kB", "17.2 GB".
-std::string human_bytes(int64_t bytes, Units units);
+std::string human_bytes(int64_t bytes, Units units = Units::kBinary);
 
 // "16GiB", "13.5 GB", "512 B". Throws std::invalid_argument, naming `option`, where the unit is missing or
 // could be either, as in "16G".

@@ -36,7 +36,8 @@ std::set<std::string> names_beside(const std::filesystem::path& path) {
 // "; did you mean 'configs/quickstart.toml'?", also for `quickstart` and `quickstart.toml`.
 std::string nearest_file(const std::filesystem::path& path) {
   const std::string beside = did_you_mean(path.string(), names_beside(path));
-  if (!beside.empty() || path.has_parent_path()) return beside;
+  const bool is_config = !path.has_extension() || path.extension() == ".toml";
+  if (!beside.empty() || path.has_parent_path() || !is_config) return beside;
   const std::string name = path.stem().string() + ".toml";
   return did_you_mean("configs/" + name, names_beside("configs/" + name));
 }

@@ -2,20 +2,15 @@
 // point into. No number of the header is trusted until the file's own size agrees with it.
 #include "harness/io/safetensors.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <Eigen/Core>
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <set>
 #include <stdexcept>
 #include <string_view>
-#include <utility>
 
 #include "harness/io/json.h"
 #include "harness/io/text.h"
@@ -233,49 +228,6 @@ std::string header_of(std::span<const NamedTensor> tensors) {
   text.resize((text.size() + 7) / 8 * 8, ' ');  // aligns the data
   return text;
 }
-
-// A file under a temporary name that is gone again unless it was committed.
-class NewFile {
- public:
-  explicit NewFile(const std::string& path)
-      : path_(place_to_replace(path)),
-        temporary_(path_ + ".part" + std::to_string(getpid())),
-        fd_(open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
-    if (fd_ < 0) fail();
-  }
-  ~NewFile() {
-    if (fd_ >= 0) close(fd_);
-    if (!committed_) unlink(temporary_.c_str());
-  }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-
-  void write(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t done = ::write(fd_, bytes.data(), bytes.size());
-      if (done < 0 && errno == EINTR) continue;
-      if (done < 0) fail();
-      bytes = bytes.subspan(static_cast<size_t>(done));
-    }
-  }
-
-  void commit() {
-    if (fsync(fd_) != 0) fail();
-    if (close(std::exchange(fd_, -1)) != 0) fail();
-    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
-    committed_ = true;
-  }
-
- private:
-  [[noreturn]] void fail() const {
-    const std::string reason = std::strerror(errno);
-    throw std::runtime_error("cannot write " + path_ + ": " + reason);
-  }
-
-  std::string path_, temporary_;
-  int fd_;
-  bool committed_ = false;
-};
 
 }  // namespace
 

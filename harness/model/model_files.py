@@ -21,6 +21,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -111,7 +112,13 @@ def folder_of(path: Path) -> Path:
             conversion.write_safetensors(folder / "model.safetensors", conversion.tensors_of(file), 2 * len(file.tensors))
         _write(folder / "config.json", json.dumps(config, indent=1))
 
-    return kept(f"{sha256(path)[:16]}-{VERSION}", make)
+    name = f"{sha256(path)[:16]}-{VERSION}"
+    if _MAKE_NOTHING and not (MODELS / name).exists() and find_spec("gguf"):  # what a run would refuse
+        import gguf_file
+        import gguf_to_hugging_face as conversion
+
+        conversion.config_of(gguf_file.GgufFile(path))
+    return kept(name, make)
 
 
 def config_of(path: Path) -> Path:

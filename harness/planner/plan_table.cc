@@ -71,12 +71,14 @@ std::string answer(const PlanTable& t, std::vector<results::Row> rows, io::Units
   if (fits == 0) return begin + "none of these serves " + load_of(t) + ".";
   const results::Row& first = rows.front();
   std::string text = begin + std::to_string(fits) + " of " + std::to_string(rows.size()) + " serve" +
-                     (fits == 1 ? "s " : " ") + load_of(t) + "; with the least memory a sequence " +
-                     first[results::kVariant] + ", " + io::human_bytes(*first[kHeldBytes], units);
+                     (fits == 1 ? "s " : " ") + load_of(t) + "; " + first[results::kVariant] +
+                     " takes least, " +
+                     io::human_bytes(*first[kHeldBytes] / std::max<int64_t>(1, first[kUsersPeak].value_or(t.users)), units) +
+                     " per sequence and " + io::human_bytes(*first[kHeldBytes], units) + " in all";
   if (first[kUsersPeak])
-    text += " for up to " + count(first[kUsersPeak]) + " at once (median " + count(first[kUsersP50]) + "), " +
-            fixed(*first[kPreemptionsPer1000], "%.0f") + " preemptions per 1,000 requests, p99 wait " +
-            seconds(first[kWaitP99S]);
+    text += " at the peak, for up to " + count(first[kUsersPeak]) + " at once (median " +
+            count(first[kUsersP50]) + "), " + fixed(*first[kPreemptionsPer1000], "%.0f") +
+            " preemptions per 1,000 requests, p99 wait " + seconds(first[kWaitP99S]);
   // The last requests' own time explains a small excess.
   if (first[kSeconds] && *first[kSeconds] > 1.1 * t.facts.seconds + 60.0)
     text += "; but it falls behind, and needs " + seconds(first[kSeconds]) + " for what comes in " +

@@ -10,6 +10,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "variants/core/memory.h"
 #include "variants/core/place.h"
 
 namespace kv::results {
@@ -53,25 +54,14 @@ void AppendFile::sync() {
     throw WriteError(path_.string() + " was removed or replaced while it was written; what it held is lost");
 }
 
-fs::path beside(const fs::path& path) {
-  return (path.has_filename() ? path : path.parent_path()).string() + ".part";
-}
-
-void write_whole(const fs::path& given, const std::string& text) {
-  const std::string path = place_to_replace(given.string());
-  const fs::path temporary = beside(path);
+void write_whole(const fs::path& path, const std::string& text) {
   try {
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    AppendFile file(temporary);
-    file.append(text);
-    file.sync();
-  } catch (...) {
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    throw;
+    NewFile file(path.string());
+    file.write(std::as_bytes(std::span(text)));
+    file.commit();
+  } catch (const DiskError& e) {
+    throw WriteError(e.what());
   }
-  fs::rename(temporary, path);
 }
 
 std::string read_whole(const fs::path& path) {

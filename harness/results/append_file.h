@@ -28,10 +28,7 @@ class AppendFile {
   int fd_;
 };
 
-// The name under which a file or a folder is made before it has its own.
-std::filesystem::path beside(const std::filesystem::path& path);
-
-// Writes under another name, syncs, and renames.
+// A NewFile with this text.
 void write_whole(const std::filesystem::path& path, const std::string& text);
 
 // The whole file; empty if it does not exist.

@@ -35,16 +35,31 @@ bool has_cells(const fs::path& folder) {
   return text.find('\n') != text.rfind('\n');
 }
 
+// Removes what a killed command left there. Throws std::invalid_argument for a folder with other files, and where a command goes on.
+void remove_unfinished(const fs::path& path, const Layout& layout) {
+  if (!fs::is_directory(path)) return;
+  const FolderLock lock(path);
+  const std::set<std::string> ours = layout.files();
+  for (const auto& entry : fs::directory_iterator(path)) {
+    fs::path name = entry.path().filename();
+    if (name.extension() == ".part") name = name.stem();
+    if (!ours.contains(name.string()))
+      throw std::invalid_argument(path.string() +
+                                  ", in which kvlab works, holds other files: " + name.string());
+  }
+  fs::remove_all(path);
+}
+
 }  // namespace
 
 std::set<std::string> Layout::files() const {
-  std::set<std::string> names{"config.toml", "columns.json", "env.json", "benchmark.json",
-                              std::string(cells.file)};
+  std::set<std::string> names{"config.toml",    "columns.json",          "env.json",
+                              "benchmark.json", std::string(cells.file), "outputs.safetensors"};
   for (const Table* side : sides) names.emplace(side->file);
   return names;
 }
 
-void require_new_folder(const fs::path& path) {
+void require_new_folder(const fs::path& path, bool can_resume) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   fs::path there = fs::absolute(path);
@@ -61,9 +76,9 @@ void require_new_folder(const fs::path& path) {
   });
   // Checked after the listing: a run that starts at the same moment creates this file first.
   if (fs::exists(path / "config.toml", error))
-    throw std::invalid_argument("--out " + path.string() +
-                                " already holds results; `kvlab run` goes on with them with --resume, or "
-                                "choose another folder");
+    throw std::invalid_argument("--out " + path.string() + " already holds results; " +
+                                (can_resume ? "add --resume to continue that run, or choose another folder"
+                                            : "choose another folder"));
   if (others)
     throw std::invalid_argument("--out " + path.string() +
                                 " holds other files; a new folder, or an empty one, is needed");
@@ -115,13 +130,13 @@ ResultsFolder::ResultsFolder(const fs::path& path, const std::string& config, co
     : path_(path), layout_(layout) {
   std::error_code error;
   const auto holds_a_run = [&] { return resume && fs::exists(path / "config.toml", error); };
-  if (!holds_a_run()) require_new_folder(path);
+  if (!holds_a_run()) require_new_folder(path, true);
   made_folder_ = fs::create_directories(path, error);
   if (error) throw std::invalid_argument("cannot make the folder " + path.string() + ": " + error.message());
   // The lock's holder may have changed the folder, so it is checked again under the lock.
   lock_.emplace(path);
   goes_on_ = holds_a_run();
-  if (!goes_on_) require_new_folder(path);
+  if (!goes_on_) require_new_folder(path, true);
   if (goes_on_ && read_whole(path / "config.toml") != config) {
     throw std::invalid_argument(path.string() +
                                 " was made with another config; --resume needs the same config and options");
@@ -198,9 +213,20 @@ void ResultsFolder::write(const std::string& name, const std::string& text) {
   write_whole(path_ / name, text);
 }
 
-void ResultsFolder::rename(const fs::path& path) {
-  fs::rename(path_, path);
-  path_ = path;
+void write_folder(const fs::path& out, const std::string& config, const Layout& layout,
+                  const std::function<void(ResultsFolder&)>& fill) {
+  require_new_folder(out);
+  const fs::path unfinished = (out.has_filename() ? out : out.parent_path()).string() + ".part";
+  remove_unfinished(unfinished, layout);
+  try {
+    ResultsFolder folder(unfinished, config, layout, false);
+    fill(folder);
+    fs::rename(unfinished, out);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(unfinished, ignored);
+    throw;
+  }
 }
 
 }  // namespace kv::results

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -24,8 +25,8 @@
 
 namespace kv::results {
 
-// Throws std::invalid_argument unless `path` is absent or an empty folder.
-void require_new_folder(const std::filesystem::path& path);
+// Throws std::invalid_argument unless `path` is absent or an empty folder. `can_resume`: the command has --resume.
+void require_new_folder(const std::filesystem::path& path, bool can_resume = false);
 
 // The folder's env.json; null if there is none. Throws std::invalid_argument with line and column if it is no JSON.
 nlohmann::json environment_in(const std::filesystem::path& folder);
@@ -80,8 +81,6 @@ class ResultsFolder {
   void discard_if_empty();
   // Writes a file beside the tables, whole.
   void write(const std::string& name, const std::string& text);
-  // Gives the folder another name, which is free or an empty folder's.
-  void rename(const std::filesystem::path& path);
 
  private:
   // Rewrites the tables with the rows of finished cells and opens them for more.
@@ -95,5 +94,10 @@ class ResultsFolder {
   std::unique_ptr<AppendFile> cells_file_;
   std::map<std::string_view, std::unique_ptr<AppendFile>> side_files_;  // existing ones
 };
+
+// A new results folder, which is made beside its place and takes it whole. What a killed command left there is removed first. Throws as
+// require_new_folder(), and std::invalid_argument for other files beside.
+void write_folder(const std::filesystem::path& out, const std::string& config, const Layout& layout,
+                  const std::function<void(ResultsFolder&)>& fill);
 
 }  // namespace kv::results

@@ -99,4 +99,4 @@ def fewest_bytes(rows: pl.DataFrame, names: dict[str, str]) -> str:
         + (f" on {row['panel']}" if row["panel"] else "")
         for at, row in enumerate(selections.filter(pl.col("spec") == named["spec"]).rows(named=True))
     ]
-    return f"Reading least, {names[named['variant']]} loses {', '.join(said)}; {tied}"
+    return f"Of the selections, {names[named['variant']]} reads least and loses {', '.join(said)}; {tied}"

@@ -36,8 +36,9 @@ def test_all_text_has_the_size_asked_for(figures):
 
 
 @pytest.mark.parametrize(("arguments", "complaint"), [
-    (["--figures", "gif"], "error: --figures gif: no list of pdf, png, svg, as in pdf,svg"),
-    (["--figure-width", "84"], "error: --figure-width 84: no length with a unit of mm, cm, in, pt, px, as in 84mm or 8pt"),
+    (["--figures", "gif"], "kvlab: --figures gif: no list of pdf, png, svg, as in pdf,svg"),
+    (["--figures"], "kvlab: argument --figures: expected one argument (--help shows how)"),
+    (["--figure-width", "84"], "kvlab: --figure-width 84: no length with a unit of mm, cm, in, pt, px, as in 84mm or 8pt"),
 ])
 def test_a_wrong_option_gets_one_line(tmp_path, arguments, complaint):
     done = report(tmp_path, *arguments)

@@ -281,7 +281,7 @@ def test_what_is_no_results_folder_is_refused(tmp_path, make, part):
 def test_an_empty_out_is_refused(results, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, error = site(results, "--out", "")
-    assert code == 2 and error.startswith("error: --out is empty") and list(tmp_path.iterdir()) == []
+    assert code == 2 and error.startswith("kvlab: --out is empty") and list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["mine.txt", "data/mine.txt"])
@@ -306,7 +306,7 @@ def test_an_earlier_site_is_replaced_or_stays_whole(results, tmp_path, monkeypat
     monkeypatch.setattr("website.build.write_claims_page", full)
     for to in (out, tmp_path / "new"):
         code, error = site(results / "fast", results / "slow", "--out", to)
-        assert code == 2 and error == f"error: {to}: cannot be written (No space left on device)\n"
+        assert code == 2 and error == f"kvlab: {to}: cannot be written (No space left on device)\n"
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == whole
     assert not (tmp_path / "new").exists()
 

@@ -79,7 +79,7 @@ def test_what_the_least_read_selection_loses_and_who_is_told_apart_is_said(drawn
     quest = [row for row in files.of("quality", "recall") if "/quest(top=0.1)" in row["variant"]]
     ends = [f"{row['loss_change']:.2g}" for row in quest]
     said = re.findall(r"([\d.]+)(?: nats)? \([\d.]+ to [\d.]+\)", titles["quality_read"])
-    assert titles["quality_read"].startswith("Reading least, f16/quest(top=0.1) loses ") and sorted(said) == sorted(ends)
+    assert titles["quality_read"].startswith("Of the selections, f16/quest(top=0.1) reads least and loses ") and sorted(said) == sorted(ends)
     part = [row for row in files.of("quality", "recall") if "/quest(" in row["variant"] or row["kept_tokens"] < row["seq_len"]]
     alike = sum(row["verdict"] != "worse" for row in part)
     assert 0 < alike < len(part) and f"; {alike} of {len(part)} caches" in titles["quality_read"]

@@ -33,7 +33,7 @@ def test_what_reads_models_is_installed_where_one_is_named(machine, arguments, n
 
 def test_models_need_no_compiler_and_no_install_is_passed_on(machine):
     machine.remove("g++")
-    machine.run("models")
+    assert "Python packages for models (.venv)" in machine.run("models").stderr
     machine.add("venv-python", 'echo "forbidden=${KVLAB_NO_INSTALL:-no}"')
     shutil.copy(machine.bin / "venv-python", machine.project / ".venv/bin/python")
     assert machine.run("models", "fetch", "a").stdout == "forbidden=no\n"

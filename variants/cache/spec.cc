@@ -140,6 +140,12 @@ class Parser {
     const std::string_view name = peek_name();
     if (name.empty()) fail("expected the name of a " + kind + known_names(name, names_of(table)));
     const Entry* found = find(table, name);
+    for (const LaterStage& later : kLater) {
+      if (!found && kind == "placement" && later.find(name))
+        fail("no " + kind + " is called " + quoted(name) + ", which is a " + later.kind + ": " +
+             std::string(table.front()->name) + "/" +
+             std::string(text_.substr(at_, text_.find(' ', at_) - at_)));
+    }
     if (!found) fail("no " + kind + " is called " + quoted(name) + known_names(name, names_of(table)));
     return take_entry(*found);
   }

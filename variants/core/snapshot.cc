@@ -54,26 +54,15 @@ class Descriptor {
     if (fd_ >= 0) close(fd_);
   }
   int get() const { return fd_; }
-  // False if the system had yet to tell of a failed write.
-  bool close_now() { return close(std::exchange(fd_, -1)) == 0; }
 
  private:
   int fd_;
 };
 
-// A file under a passing name, which is gone again unless it is kept.
+// A file that is there once it is finished.
 class FileWriter : public Writer {
  public:
-  explicit FileWriter(const std::string& path)
-      : path_(place_to_replace(path)),
-        passing_(path_ + ".tmp" + std::to_string(getpid())),
-        fd_(open(passing_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
-    if (fd_.get() < 0) fail();
-    buffer_.reserve(kBufferBytes);
-  }
-  ~FileWriter() override {
-    if (!kept_ && fd_.get() >= 0) unlink(passing_.c_str());
-  }
+  explicit FileWriter(const std::string& path) : file_(path) { buffer_.reserve(kBufferBytes); }
 
   void write(const std::byte* data, size_t n) override {
     crc_ = extend_crc32c(crc_, data, n);
@@ -89,30 +78,18 @@ class FileWriter : public Writer {
   void finish() {
     put(crc_);
     flush();
-    if (fsync(fd_.get()) != 0) fail();
-    if (rename(passing_.c_str(), path_.c_str()) != 0) fail();
-    kept_ = true;
-    if (!fd_.close_now()) fail();
+    file_.commit();
   }
 
  private:
-  [[noreturn]] void fail() const { throw DiskError("cannot save '" + path_ + "': " + std::strerror(errno)); }
-
   void flush() {
-    for (size_t done = 0; done < buffer_.size();) {
-      const ssize_t n = ::write(fd_.get(), buffer_.data() + done, buffer_.size() - done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) fail();
-      done += static_cast<size_t>(n);
-    }
+    file_.write(buffer_);
     buffer_.clear();
   }
 
-  std::string path_, passing_;
-  Descriptor fd_;
+  NewFile file_;
   std::vector<std::byte> buffer_;
   uint32_t crc_ = 0;
-  bool kept_ = false;
 };
 
 class FileReader : public Reader {

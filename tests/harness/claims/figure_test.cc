@@ -30,6 +30,8 @@ TEST(Figure, ReadsUnitsAsPrintedAndAsPowersOf1024) {
   EXPECT_DOUBLE_EQ(window_of("48 GB", "as printed", 1).low, 47.5 * 1024 * 1048576);
   EXPECT_DOUBLE_EQ(window_of("48 TB", "as printed", 1).low, 47.5 * 1048576 * 1048576);
   EXPECT_TRUE(window_of("1.28 GB", "as printed", 2).contains(1275 * 1048576.0));  // 1.275 thousand MiB
+  const claims::Figure thousand = claims::parse_figure("4.8 GB");
+  EXPECT_EQ(thousand.in_unit(4800.0 * 1048576, thousand.units.at(2)), "4800 MiB");
   EXPECT_EQ(claims::parse_figure("48 MiB").units.size(), 1u);
   EXPECT_EQ(claims::parse_figure("25 tok/s").units.size(), 1u);
 }

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import pytest
 from program import ENV, HOME, assert_refused, change_json, kvlab, succeeded, table
@@ -74,6 +75,20 @@ def test_a_download_is_said_and_not_made(home, tmp_path):
     assert plan["all"]["points"] == 2 and plan["all"]["peak_bytes"] is None
     text = succeeded(kvlab("run", "configs/real.toml", "--dry-run", env=home[1])).stdout
     assert "93 MB to download" in " ".join(text.split())
+
+
+def test_a_key_of_one_of_several_tables_is_set(home):
+    whole, first = (dry_run("configs/serve.toml", *words, env=home[1])["all"]["cells"] for words in (
+        [], ["--set", "serve.0.requests=16", "--set", "serve.0.variants=contiguous/f16"]))  # fmt: skip
+    assert 0 < first < whole
+
+
+def test_a_broken_model_is_refused_before_it_is_converted(home, tmp_path):
+    pytest.importorskip("gguf")
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF" + bytes(8))
+    env = {**home[1], "KVLAB_PYTHON": sys.executable}
+    assert_refused(kvlab("run", "configs/real.toml", "--dry-run", "--model", tmp_path / "broken.gguf", env=env), "is broken, truncated or no GGUF file")
+    assert not (home[0] / ".models").exists()
 
 
 def test_mistakes_are_those_of_the_run(config, results, tmp_path):

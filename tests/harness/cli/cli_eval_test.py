@@ -310,7 +310,7 @@ def test_eval_on_a_full_disk_leaves_nothing(dump, tmp_path, size):
 def test_eval_overwrites_nothing(evaluated, dump):
     cells = evaluated[1] / "cells.csv"
     before = cells.read_bytes()
-    assert_refused(evaluate(dump, evaluated[1], "concat"), "already holds results")
+    assert_refused(evaluate(dump, evaluated[1], "concat"), "already holds results; choose another folder")
     assert cells.read_bytes() == before
 
 

@@ -87,6 +87,8 @@ def test_list_says_what_its_text_says():
 def test_lists_of_models_and_columns():
     llama = next(model for model in parsed("list", "--models") if model["name"] == "llama-3-8b")
     assert (llama["layers"], llama["kv_heads"], llama["head_dim"], llama["f16_bytes_at_8192"]) == (32, 8, 128, 1 << 30)
+    stages = {kind: parsed("list")[kind] for kind in ("placements", "codecs", "retentions", "selections")}
+    assert parsed("list", "variants") == stages and kvlab("list").stdout.startswith(kvlab("list", "variants").stdout)
     columns = parsed("list", "columns")
     text = kvlab("list", "columns").stdout
     assert all(f"  {column['name']} " in text for own in columns.values() for column in own)

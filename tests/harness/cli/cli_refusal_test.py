@@ -61,6 +61,7 @@ from program import (
     ("nonsense", ["--set nonsense: expected key=value"]),
     ("=3", ["--set =3: expected key=value"]),
     ("sweep.seq_len.x=3", ["--set sweep.seq_len.x", "is not a table"]),
+    ("workload.model=only.gguf", ["'only.gguf' does not exist, neither here nor in "]),
 ])
 def test_a_setting_is_refused(config, tmp_path, setting, parts):
     assert_refused(run(config, tmp_path / "out", "--set", setting), *parts, out=tmp_path / "out")
@@ -117,6 +118,7 @@ def test_what_a_file_says_is_no_command_of_the_terminal(results, tmp_path):
     ("contiguous + 0:concat + 0:doubling", ["layer 0 is given two specs"]),
     ("contiguous/ring(window=model)", ["'window=model' needs one", "'full'"]),
     ("conact", ["no placement is called 'conact'", "did you mean 'concat'"]),
+    ("kivi(bits=2)", ["no placement is called 'kivi', which is a codec: contiguous/kivi(bits=2)"]),
     ("contiguous/f8", ["no codec, retention or selection is called 'f8'"]),
     ("doubling(raed=copy)", ["raed"]),
     ("doubling(read=maybe)", ["maybe", "view"]),
@@ -170,6 +172,8 @@ def test_a_config_is_refused_at_its_line(tmp_path, text, parts):
     (["run", "configs/ci.toml", "--resume"], ["--resume needs --out"]),
     (["run", "configs/ci.toml", "--model", "nope.bin"], ["nope.bin", "does not exist"]),
     (["eval", "--variants", "concat", "--out", "x"], ["eval needs a dump", "--example"]),
+    (["run", "configs/serve.toml", "--dry-run", "--set", "serve.requests=16"], ["'serve' is several tables", "serve.0.KEY to serve.1.KEY"]),
+    (["run", "configs/serve.toml", "--dry-run", "--set", "serve.3.requests=16"], ["'serve' is several tables", "serve.0.KEY to serve.1.KEY"]),
 ])
 def test_a_command_line_is_refused(tmp_path, args, parts):
     assert_refused(kvlab(*args, cwd=tmp_path), *parts)
@@ -238,7 +242,7 @@ def test_a_full_disk_is_no_failed_verification_of_a_checkpoint(config, tmp_path)
     succeeded(run(config, tmp_path / "out", more, preexec_fn=no_file_beyond(1 << 20)))
     rows = {row["seq_len"]: row for row in table(tmp_path / "out" / "cells.csv")}
     assert (rows["4096"]["status"], rows["64"]["status"]) == ("out_of_memory", "ok")
-    assert rows["4096"]["reason"].startswith("cannot save") and "File too large" in rows["4096"]["reason"]
+    assert rows["4096"]["reason"].startswith("cannot write") and "File too large" in rows["4096"]["reason"]
 
 
 def test_a_run_that_measures_nothing_says_so(config, tmp_path):

@@ -9,6 +9,7 @@ import time
 import pytest
 from program import (
     ENV, PROGRAM, TIMEOUT_S, assert_complete, assert_refused, cells_by_key, change_json, cut_lines, lines_by_cell, run, start, succeeded,
+    table,
 )  # fmt: skip
 
 LONG = {"measure.repetitions": 200, "measure.steps": 64}
@@ -47,6 +48,17 @@ def test_resume_after_a_torn_line(config, results, copy, name, cut):
     assert set(cells_by_key(copy)) == set(cells_by_key(results))
     if name == "cells.csv":
         assert_complete(copy, results)
+
+
+def test_finished_work_says_nothing_of_the_time_left(config, results, copy):
+    """Of four sweep points the last is left: a clock that starts with the others' would take the last for a matter of no time."""
+    rows = (copy / "cells.csv").read_text().splitlines(keepends=True)
+    last = table(copy / "cells.csv")[-1]
+    is_last = lambda row: (row["experiment"], row["seq_len"]) == (last["experiment"], last["seq_len"])  # noqa: E731
+    count = sum(is_last(row) for row in table(copy / "cells.csv"))
+    (copy / "cells.csv").write_text("".join(rows[:-count]))
+    told = [line for line in succeeded(run(config, copy, "--resume")).stderr.splitlines() if line.startswith("[")]
+    assert told and all(line.startswith("[4/4]") for line in told) and "left" not in told[0]
 
 
 def test_resume_of_a_finished_run_changes_no_row(config, results, copy):

@@ -273,7 +273,7 @@ def test_copies_that_attention_reads_are_planned_for(config, tmp_path):
         assert row["status"] == ("out_of_memory" if "repeat" in row["variant"] else "ok"), row["reason"]
         if "repeat" in row["variant"]:
             needed = (3 + 8 * copies[row["experiment"]]) * held
-            assert row["reason"].startswith(f"needs {needed / 2**20} MiB"), row["reason"]
+            assert row["reason"].startswith(f"needs {needed / 2**20:.2f} MiB"), row["reason"]
 
 
 def test_checkpoint_times_the_compaction_of_a_pool_with_a_gap(config, tmp_path):

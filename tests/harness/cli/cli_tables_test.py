@@ -256,6 +256,13 @@ def test_the_models_readme_shows_what_the_command_prints():
     assert printed.startswith(shown + "\n\n* computed only")
 
 
+@pytest.mark.parametrize("command", [("tables", "--lengths", "100"), ("plan", "--memory", "4GB", "--context", "100", "--users", "1")])
+def test_models_of_packages_have_tables(command):
+    for name, package in json.loads((HOME / "harness/model/model_packages.json").read_text()).items():
+        assert name in succeeded(kvlab(*command, "--model", name)).stdout
+        assert json.loads((HOME / f"configs/models/{name}.json").read_text())["num_parameters"] == package["parameters"]
+
+
 def test_the_listing_has_every_model():
     listed = kvlab("list", "--models").stdout
     for path in (HOME / "configs" / "models").glob("*.json"):

@@ -128,7 +128,7 @@ def test_caches_get_no_more_than_measure_memory(folder, tmp_path):
     assert "of disk in" in done.stderr and "free" in done.stderr
     rows = by_variant(table(tmp_path / "out" / "cells.csv"))
     assert rows["contiguous/f16"]["status"] == "out_of_memory"  # 0.8 MB, with a fork of the same size
-    assert "caches may use 1.0 MiB (measure.memory)" in rows["contiguous/f16"]["reason"]
+    assert "caches may use 1.00 MiB (measure.memory)" in rows["contiguous/f16"]["reason"]
     mixed = rows[f"tiered(hot={HOT},warm={WARM},warm_codec=q8_0,disk_codec=q4_0)"]
     assert mixed["status"] == "out_of_memory" or int(mixed["bytes_hot"]) + int(mixed["bytes_warm"]) < 1 << 20
 

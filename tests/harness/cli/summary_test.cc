@@ -107,6 +107,17 @@ TEST(Summary, NamesNoFastestWithoutLimitOfItsError) {
   EXPECT_EQ(lines[2].find("paged"), std::string::npos) << lines[2];
   EXPECT_NE(lines[3].find("smallest of error ≤ 0.2"), std::string::npos) << lines[3];
   EXPECT_NE(lines[3].find("400 bytes/token"), std::string::npos) << lines[3];
+  const std::string text = cli::summary(cells, {.width = 1000});
+  EXPECT_NE(text.find("caches of error ≤ 0.2, as one that errs more cannot replace the full cache; 1 at"),
+            std::string::npos)
+      << text;
+  for (results::Row& row : cells) {
+    row[results::kLayers] = 1;
+    row[results::kModelLayers] = 32;
+    row[results::kSeqLen] = 16384;
+  }
+  const std::string narrow = cli::summary(cells, {.width = 90});
+  EXPECT_NE(lines_of(narrow)[1].find("error"), std::string::npos) << narrow;
 }
 
 TEST(Summary, RecommendsNoOracle) {
@@ -132,7 +143,7 @@ TEST(Summary, SaysWhichPartOfTheModelWasMeasured) {
   }
   const std::string text = cli::summary(cells, {.full = true});
   EXPECT_NE(text.find("4096 tokens, 1 of 32 layers, 32/32 heads of 128"), std::string::npos) << text;
-  EXPECT_NE(text.find("1.0 MiB (32.0 MiB)"), std::string::npos) << text;
+  EXPECT_NE(text.find("1.00 MiB (32.0 MiB)"), std::string::npos) << text;
   EXPECT_NE(text.find("256 bytes/token, 1 of 32 layers"), std::string::npos) << text;
 }
 
@@ -228,7 +239,7 @@ TEST(Summary, ShowsTiers) {
   row[measure::kTierBoundUs] = 1234.5;
   const std::string text = cli::summary(cells);
   for (const char* said :
-       {"a step reads", "1.0 KiB", "2.0 KiB", "3.0 MiB, 1.5, 75 %", "100 %", "1234.5 disk"})
+       {"a step reads", "1.00 KiB", "2.00 KiB", "3.00 MiB, 1.5, 75 %", "100 %", "1234.5 disk"})
     EXPECT_NE(text.find(said), std::string::npos) << said << text;
   for (const std::string& line : lines_of(text)) EXPECT_LE(io::text_width(line), cli::kSummaryWidth) << line;
   std::vector<results::Row> many;
