@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/memory/ledger.h"
 #include "harness/model/cached_model.h"
 #include "tests/harness/model/tiny_hugging_face.h"
 
