@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TEXT = set("cell variant host kind prompt text full_text".split())
+ARMS = ("arm", "chunk_tokens")  # in folders of earlier versions, which do not say so
 TYPES = ("text", "integer", "number")
 # Control characters and halves of characters: no SVG may hold them, and a terminal obeys some.
 UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -29,8 +30,9 @@ class Column:
     aliases: tuple[str, ...] = ()  # names that it had in earlier versions
     experiments: tuple[str, ...] = ()  # that write it
     is_axis: bool = False  # a sweep can vary it
-    title: str = ""  # of an axis: how a panel's title says a value, as 'batch {}'; '' where values lie within a panel
     key: str = ""  # of an axis: its key in a config
+    title: str = ""  # of an axis: how a panel's title says a value, as 'batch {}'; '' where values lie within a panel
+    is_arm: bool = False  # of an axis: its value is a part of a row's name, as the title says it
     heading: str = ""  # its title in every table and chart
 
     @property
@@ -47,7 +49,7 @@ def read_columns(path: Path) -> dict[str, Column]:
         columns = [
             Column(e["name"], e["type"], *(e.get(text) or "" for text in ("unit", "meaning")),
                    *(tuple(e.get(names) or ()) for names in ("aliases", "experiments")), e.get("axis") is True,
-                   *(e.get(text) or "" for text in ("title", "key", "heading")))
+                   *(e.get(text) or "" for text in ("key", "title")), e.get("arm") is True or e["name"] in ARMS, e.get("heading") or "")
             for e in entries
         ]
     except (KeyError, TypeError, AttributeError):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 import whiskers
-from known import heading, name_of, spec_of
+from known import called, heading, label_of, name_of, spec_of
 from markupsafe import Markup
 from prepare import along, is_aa_test, place, with_absent, with_panel
 from ranking import MEASURES, NUMBERS, SAID, TEXTS, Measure, Ranking, Reach, Row, about_answers, comparable, evicts, front, has_one_baseline, is_lossless, keeps_limit, limit_of, measured_by, named, own, pace, ranking, told, untested_text
@@ -19,6 +19,7 @@ from trust import leaves_out_one
 FEW_BITS = 5  # stored bits a value: below, codecs differ in what they lose
 NAMED = 3  # tied variants in a sentence
 FAR = 1.5  # times the baseline's time: a variant that is worth a warning
+LATENCIES = [measure for measure in MEASURES if measure.kind == "served" and "p99" in measure.column]
 IDLE = "its budget is not below the sequence, so it kept all tokens"
 
 
@@ -47,6 +48,7 @@ class Line:
 
     cell: int
     name: str
+    variant: str
     note: str
     cells: list[Cell]
     status: str
@@ -76,7 +78,7 @@ def points(cells: pl.DataFrame) -> list[Point]:
     """The sweep points with a result, panel by panel in the order of the file, the longest of a panel first. `cells` has the
     index of each cell among the report's."""
     is_prompt = pl.col("phase") == "prefill"  # all of its caches hold the same
-    cells = with_absent(cells, [*NUMBERS, "bytes_workspace_peak", "model_layers", "model_bytes", "chunk_tokens", "bytes_disk"], [*TEXTS, "arm", "reason", "phase"])
+    cells = with_absent(cells, [*NUMBERS, "bytes_workspace_peak", "model_layers", "model_bytes", "bytes_disk", "refused", *(m.column.replace("p99", p) for m in LATENCIES for p in ("p50", "p90"))], [*TEXTS, "arm", "reason", "phase"])
     cells = cells.with_columns(
         bytes_per_token=pl.when(~is_prompt.fill_null(False)).then("bytes_per_token"),
         workspace_sequence=pl.when(is_prompt).then(pl.col("bytes_workspace_peak") / pl.col("batch")),
@@ -112,12 +114,6 @@ def point(rows: list[Row]) -> Point:
     return Point(first["panel"] or first["experiment"] or "", place(first), said, headings, lines, first["experiment"] or "", list(map(aa_text, aa_tests)), main.column if main else "", first["seq_len"])
 
 
-def called(row: Row) -> str:
-    arm = (row["arm"] or "").replace("_", " ")
-    arm += f" {row['chunk_tokens']:.0f}" if arm and row["chunk_tokens"] else ""
-    return " · ".join(filter(None, (row["variant"], arm)))
-
-
 def line(row: Row, cells: list[Cell], on_front: str, ranked: str) -> Line:
     spec = spec_of(row["variant"] or "")
     facts = {stage: name_of(getattr(spec, stage)) for stage in ("placement", "codec", "retention", "selection")}
@@ -126,7 +122,7 @@ def line(row: Row, cells: list[Cell], on_front: str, ranked: str) -> Line:
     facts["status"] = (row["status"] or "no status").replace("_", " ")
     note = untested_text(row) or (IDLE if row["keeps_all"] == 1 else f"keeps {row['kept_tokens']:,.0f} of {row['seq_len']:,.0f} tokens" if evicts(row) and row["kept_tokens"] and row["seq_len"] else "")
     note = ", ".join(filter(None, (note, row["oracle"] and f"an oracle: it {row['oracle']}")))
-    return Line(row[CELL], called(row), note, cells, facts["status"], row["reason"] or "no reason recorded", facts, ranked)
+    return Line(row[CELL], called(row), row["variant"] or "", note, cells, facts["status"], row["reason"] or "no reason recorded", facts, ranked)
 
 
 # --- the table's columns, of those that this point can fill ---
@@ -137,10 +133,11 @@ def columns_of(rows: list[Row], by: Mapping[str, Measure], best: Ranking | None)
     if timed:
         yield time_column(rows, timed)
     if rated:
-        yield dotted(rows, rated)
+        yield written(rated) if any(row.get("requests_per_s") is not None for row in rows) else dotted(rows, rated)
+    yield from served(rows, rated)
     if sized:
         yield bytes_column(rows, sized)
-    if any(row["bits_per_value"] is not None for row in rows):
+    if any(row["bits_per_value"] is not None and row.get("requests_per_s") is None for row in rows):
         yield Heading(heading("bits_per_value"), ["bits_per_value"], "per value"), lambda row: Cell(optional(row["bits_per_value"], "{:.3g}"), value=row["bits_per_value"])
     errors = [m for m in MEASURES if m.kind == "error" and any(row[m.column] is not None for row in rows)]
     for error in errors:
@@ -151,13 +148,31 @@ def columns_of(rows: list[Row], by: Mapping[str, Measure], best: Ranking | None)
         yield Heading("verdict", [decides, "versus", "noise"], left=True), lambda row: Cell((told(row, ratio) or "–").replace("_", " "), value=told(row, ratio), tag=told(row, ratio), noise=row["noise"] or "")
 
 
+def served(rows: list[Row], rated: Measure | None) -> Iterator[tuple[Heading, object]]:
+    """What requests got: the other rates, of which earlier versions did not record goodput, and percentiles of their times."""
+    if all(row.get("requests_per_s") is None for row in rows):
+        return
+    for measure in MEASURES:
+        if measure in LATENCIES:
+            yield percentiles(measure)
+        elif measure.kind in ("rate", "served") and measure is not rated and measure.column != "accuracy":
+            recorded = any(row[measure.column] is not None for row in rows)
+            yield written(measure) if recorded else (Heading(measure.heading, [measure.column]), lambda row: Cell("not recorded"))
+
+
+def percentiles(measure: Measure) -> tuple[Heading, object]:
+    write = lambda row, p: optional(row[measure.column.replace("p99", p)], f"{{:.3g}} {measure.unit}")  # noqa: E731
+    columns = [measure.column.replace("p99", p) for p in ("p99", "p50", "p90")]
+    return Heading(measure.heading, columns, "p50 · p90"), lambda row: Cell(write(row, "p99"), f"{write(row, 'p50')} · {write(row, 'p90')}", row[measure.column])
+
+
 def time_column(rows: list[Row], timed: Measure) -> tuple[Heading, object]:
     known = [row for row in rows if pace(row, timed.ratio)]
     axis = whiskers.axis_of([pace(row, timed.ratio) for row in known], mark=1.0) if any(row["verdict"] != "baseline" for row in known) else None
     if axis:
         versus = sorted({row["versus"] for row in rows if row["versus"]})
         columns = [timed.ratio + end for end in ("_p50", "_ci_low", "_ci_high")]
-        return (Heading(heading(f"{timed.ratio}_p50", versus[0] if len(versus) == 1 else ""), [*columns, timed.column], drawn=whiskers.scale(axis)), lambda row: ratio_cell(row, timed, axis))
+        return (Heading(heading(f"{timed.ratio}_p50", label_of(versus[0]) if len(versus) == 1 else ""), [*columns, timed.column], drawn=whiskers.scale(axis)), lambda row: ratio_cell(row, timed, axis))
     return written(timed)
 
 
@@ -218,15 +233,19 @@ def bytes_column(rows: list[Row], sized: Measure) -> tuple[Heading, object]:
 
 
 def sentences(rows: list[Row], by: Mapping[str, Measure], at: str, aa_tests: list[Row]) -> Iterator[str]:
-    """At most two: the fastest and the slowest, or why there is none; what loses least of few bits, or of all where nothing was timed."""
+    """The fastest and the slowest, or why there is none; what loses least of few bits, or of all where nothing was timed."""
     main = by.get("time") or by.get("rate")
-    lead = f"At {at}, "
+    lead = f"{'With' if rows[0].get('requests') else 'At'} {at}, "
     if main and main.kind == "time" and not comparable(rows):
         yield f"{lead}no variant is called faster or slower: {' and '.join(doubts(rows, aa_tests))}."
         lead = ""
     elif main:
         yield f"{lead}{about_answers(rows, lambda row: f'`{called(row)}`')}." if main.column == "accuracy" else about_speed(rows, main, lead)
         lead = ""
+    answered = [row for row in rows if row.get("requests_per_s") is not None and not row.get("refused")]
+    for measure in LATENCIES if len(answered) > 1 else ():
+        fastest = ranking(answered, measure)
+        yield f"`{called(fastest.best)}` {measure.is_best}: {amount(fastest.best, measure)}{ties(fastest)}."
     if error := by.get("error"):
         few = [row for row in rows if row["bits_per_value"] is not None and row["bits_per_value"] <= FEW_BITS and not evicts(row)]
         lossy = [row for row in rows if not is_lossless(row)]
@@ -271,7 +290,7 @@ def amount(row: Row, measure: Measure) -> str:
     if row["verdict"] == "baseline" and reach:
         return f"{measure.write(row[measure.column])}, the baseline itself"
     if reach and row["versus"]:
-        return f"{times(reach[0])} of `{row['versus']}`’s time ({span(reach)})"
+        return f"{times(reach[0])} of `{label_of(row['versus'])}`’s time ({span(reach)})"
     value, low, high = own(row, measure)
     unit = f" {measure.unit}" if measure.unit else ""
     return measure.write(value) + unit + ("" if low == high else f" ({measure.write(low)}–{measure.write(high)})")

@@ -6,36 +6,19 @@ panel it is in. A family is what has the same name there (`paged`, `q4_0`, `ring
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, replace
 
 import altair as alt
 import polars as pl
-from known import SPECS, STAGES, Spec, name_of, numeric_parameters, parameters, spec_of, with_parameters
+from known import LABELS, SPECS, STAGES, label_of, name_of, numeric_parameters, parameters, shared_words, spec_of, with_parameters
 from style import DASHES, HUES, INK, SHAPES, natural_order, shades
 
 MOST_IN_A_PANEL = 6  # besides the baseline
 MOST_IN_ONE = 8  # variants that one panel holds without a split
 LONGEST_NAME = 32  # characters of a label
-
-
-def shown_stages(variant: str, baseline: str | None = None) -> list[str]:
-    """The stages that are not as by default; the placement only where no other stage is, or where it is not the baseline's."""
-    spec = spec_of(variant)
-    rest = [part for part, default in ((spec.codec, "f32"), (spec.retention, "full"), (spec.selection, "all")) if part != default]
-    placed_alike = baseline is not None and spec.placement == spec_of(baseline).placement
-    return rest if rest and placed_alike else [spec.placement, *rest]
-
-
-def short(variant: str, baseline: str | None = None) -> str:
-    spec = spec_of(variant)
-    return "/".join(shown_stages(variant, baseline)) + exceptions(spec) if spec.is_cache else variant
-
-
-def exceptions(spec: Spec) -> str:
-    """' + 0-1,7 + sliding:ring(window=model)': layers with other stages; only what differs is said of them."""
-    return "".join(f" + {layers}:{own}" if own else f" + {layers}" for layers, own in spec.by_layer())
 
 
 def baseline_of(cells: pl.DataFrame) -> str | None:
@@ -48,11 +31,6 @@ def baseline_of(cells: pl.DataFrame) -> str | None:
         if counts:
             return counts.most_common(1)[0][0]
     return None
-
-
-def commonest_placement(names: Iterable[str]) -> str:
-    """What names can leave out where there is no baseline."""
-    return Counter(spec_of(name).placement for name in names).most_common(1)[0][0]
 
 
 def deciding_stage(variant: str, baseline: str | None) -> str:
@@ -128,22 +106,9 @@ class VariantStyle:
     def groups(self) -> dict[str, list[str]]:
         return groups(self.shown, self.baseline)
 
-    def short_names(self) -> dict[str, str]:
-        """What labels call the variants: without parameters where the names still differ."""
-        against = self.baseline if len(self.shown) > MOST_IN_ONE else None
-        stages = {name: shown_stages(name, against if name != self.baseline else None) for name in self.names if spec_of(name).is_cache}
-        alike: dict[tuple[str, ...], list[list[str]]] = {}
-        for parts in stages.values():
-            alike.setdefault(tuple(map(name_of, parts)), []).append(parts)
-        found = {name: name for name in self.names}
-        for name, parts in stages.items():
-            others = alike[tuple(map(name_of, parts))]
-            found[name] = "/".join(map(without_common, parts, zip(*others))) + exceptions(spec_of(name))
-        return found
-
     def short(self) -> pl.Expr:
         """What labels have room for."""
-        names = fitting(self.short_names(), LONGEST_NAME)
+        names = fitting({name: label_of(name) for name in self.names}, LONGEST_NAME)
         return pl.col("variant").replace_strict(names, default=None, return_dtype=pl.String).alias("short")
 
     def _encode(self, channel, look: int, legend=None):
@@ -158,7 +123,7 @@ class VariantStyle:
         several = lines.filter(pl.len().over("panel", "seq_len", "variant") > 1)["variant"].unique()
         if several.is_empty():
             return None
-        return alt.Legend(title="line", labelLimit=0, labelExpr="truncate(datum.label,48,'center')", values=natural_order(several), symbolFillColor="white", symbolStrokeWidth=2)
+        return alt.Legend(title="line", labelLimit=0, labelExpr=labelled(self.names, 48), values=natural_order(several), symbolFillColor="white", symbolStrokeWidth=2)
 
     def colour(self, legend: alt.Legend | None = None):
         return self._encode(alt.Color, 0, legend)
@@ -176,10 +141,10 @@ class VariantStyle:
         return self._encode(alt.StrokeDash, 2)
 
 
-def without_common(part: str, alike: Iterable[str]) -> str:
-    """A stage without the parameters that all stages of the name have."""
-    every = [parameters(other).items() for other in alike]
-    return with_parameters(name_of(part), {k: v for k, v in parameters(part).items() if not all((k, v) in other for other in every)})
+def labelled(names: Iterable[str], longest: int) -> str:
+    """The text of an axis or a legend of these variants, in Vega's language."""
+    labels = json.dumps({name: label_of(name) for name in names}, ensure_ascii=False)
+    return f"truncate(({labels})[datum.label] || datum.label,{longest},'center')"
 
 
 def fitting(names: dict[str, str], longest: int) -> dict[str, str]:
@@ -212,11 +177,13 @@ def swept_parameter(names) -> Parameter | None:
             for key, value in numeric_parameters(part).items():
                 others = {other: text for other, text in parameters(part).items() if other != key}
                 rest = replace(spec, **{stage: with_parameters(name_of(part), others)})
-                line = "/".join(filter(None, astuple(rest)[:4])).removesuffix("/all") + exceptions(rest)
+                line = "/".join(filter(None, astuple(rest)[:4])).removesuffix("/all") + rest.layer_specs
                 SPECS.setdefault(line, rest)
                 found.setdefault((stage, name_of(part), key), {})[name] = value, line
     swept = [(key, rows) for key, rows in found.items() if len({value for value, _ in rows.values()}) >= 3]
     if len(swept) != 1:
         return None
     ((_, called, key), rows), *_ = swept
+    for line in {line for _, line in rows.values()}:
+        LABELS.setdefault(line, shared_words([label_of(name) for name, (_, own) in rows.items() if own == line]))
     return Parameter(f"{key} of {called}", {n: value for n, (value, _) in rows.items()}, {n: line for n, (_, line) in rows.items()})

@@ -24,37 +24,55 @@ class Spec:
     layer_specs: str = ""  # exceptions, as '0-1:contiguous/f16'
     is_cache: bool = True
 
-    def by_layer(self) -> list[tuple[str, str]]:
-        """(layers, what they have) of each exception, without a placement and codec that are the variant's own."""
-        found = []
-        for exception in filter(None, self.layer_specs.split(" + ")):
-            layers, _, own = exception.partition(":")
-            for shared in (f"{self.placement}/{self.codec}", self.placement):
-                if f"{own}/".startswith(f"{shared}/"):
-                    own = own[len(shared) + 1 :]
-                    break
-            found.append((layers, own))
-        return found
-
 
 SPECS: dict[str, Spec] = {}  # by variant, and by series: the config's text of several
+LABELS: dict[str, str] = {}  # of the same; what the program wrote as `label`, or the variant where an earlier version wrote none
 AXES: dict[str, Column] = {}
 HEADINGS: dict[str, str] = {}  # by column, as columns.json has them
 
 
 def learn(cells: pl.DataFrame, columns: Mapping[str, Column]) -> None:
-    AXES.update({name: column for name, column in columns.items() if column.is_axis})
+    AXES.update({name: column for name, column in columns.items() if column.is_axis or column.is_arm})
     HEADINGS.update({name: column.heading for name, column in columns.items() if column.heading})
-    names = [name for name in ("variant", "series", "peer") if name in cells.columns]
+    names = [name for name in ("variant", "label", "series", "peer") if name in cells.columns]
     rows = cells.select(*names, *STAGE_COLUMNS).unique(maintain_order=True).to_dicts()
-    series: dict[str, list[Spec]] = {}
+    series: dict[str, list[str]] = {}
     for row in rows:
         stages = [row[name] or "" for name in STAGE_COLUMNS]
         spec = Spec(*stages) if stages[0] else Spec(row.get("peer") or row["variant"] or "", stages[1] or "f32", is_cache=False)
         SPECS[row["variant"] or ""] = spec
-        series.setdefault(row.get("series") or "", []).append(spec)
-    for name, specs in series.items():
-        SPECS.setdefault(name, alike(specs))
+        LABELS[row["variant"] or ""] = row.get("label") or label_of(row["variant"] or "")
+        series.setdefault(row.get("series") or "", []).append(row["variant"] or "")
+    for name, variants in series.items():
+        SPECS.setdefault(name, alike([SPECS[variant] for variant in variants]))
+        LABELS.setdefault(name, shared_words([LABELS[variant] for variant in variants]))
+
+
+def label_of(variant: str) -> str:
+    """What everything that people read calls it."""
+    return LABELS.get(variant, variant)
+
+
+def label_text(column: str = "variant") -> pl.Expr:
+    return pl.col(column).map_elements(label_of, return_dtype=pl.String)
+
+
+def arm_of(row: Mapping) -> str:
+    """What tells a row from others of its cache at its sweep point: 'batching 128', 'chunked by 512 tokens'."""
+    arms = [(axis.title or "{}", row.get(name)) for name, axis in sorted(AXES.items(), key=lambda item: not item[1].is_text) if axis.is_arm]
+    return " ".join(title.format(f"{value:.0f}" if isinstance(value, float) else value).replace("_", " ") for title, value in arms if value)
+
+
+def called(row: Mapping) -> str:
+    """A row's cache with its arm: 'paged q8_0, batching 128'."""
+    return ", ".join(filter(None, (label_of(row["variant"] or ""), arm_of(row))))
+
+
+def shared_words(labels: list[str]) -> str:
+    """What several variants are called together, as a policy over its budgets: the words that their labels share."""
+    first, *others = (label.split() for label in labels)
+    alike = [word for at, word in enumerate(first) if all(word in other[at : at + 1] for other in others)]
+    return " ".join(alike) or labels[0]
 
 
 def heading(column: str, baseline: str = "") -> str:
@@ -81,7 +99,7 @@ def spec_of(variant: str) -> Spec:
 
 def dimensions(names: Iterable[str]) -> list[str]:
     """The columns whose values split a chart into panels, in the order in which a panel's title says them."""
-    return ["run", *(name for name in AXES if AXES[name].title and name in names)]
+    return ["run", *(name for name in AXES if AXES[name].title and not AXES[name].is_arm and name in names)]
 
 
 def name_of(part: str) -> str:

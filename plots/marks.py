@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 
 import altair as alt
 import polars as pl
-from families import VariantStyle
+from families import VariantStyle, labelled
+from known import label_of
 from labels import CHARACTER, LONGEST, with_end_labels
 from prepare import AMBIGUOUS, ON_FRONT
 from style import INK, QUIET, length_text
@@ -42,7 +43,7 @@ def interval(low: str, high: str, write: Callable) -> pl.Expr:
 
 
 def tips(length: bool = True, **fields: str) -> list[alt.Tooltip]:
-    shown = {"variant": "variant", **({"tokens": "seq_len"} if length else {}), **fields}
+    shown = {"variant": "variant_text", "spec": "variant", **({"tokens": "seq_len"} if length else {}), **fields}
     return [
         alt.Tooltip(field, type="quantitative" if field in ("seq_len", "length") else "nominal", title=title)
         for title, field in ((name.replace("_", " "), field) for name, field in shown.items())
@@ -96,7 +97,7 @@ def line_and_points(
     line = own.mark_line(strokeWidth=1.8).encode(style.colour(), style.dash(), opacity=in_focus())
     # Hollow, so that equal values show through one another.
     shapes = own.mark_point(size=50, strokeWidth=1.8).encode(style.colour(), style.shape(), opacity=in_focus())
-    named = alt.Chart().encode(alt.X(f"{x}:Q"), alt.Y("label_at:Q"), text="label:N", tooltip=[alt.Tooltip("variant:N")])
+    named = alt.Chart().encode(alt.X(f"{x}:Q"), alt.Y("label_at:Q"), text="label:N", tooltip=[alt.Tooltip("variant_text:N", title="variant")])
     named = named.mark_text(align="left", dx=9, fontSize=11, cursor="pointer")
     names = named.transform_filter("!datum.reference").encode(style.colour(), opacity=in_focus()).properties(name="names")
     layers = [line.add_params(click_focus()), *([shapes] if points else []), names]
@@ -108,9 +109,11 @@ def line_and_points(
     return [reference.add_params(beside_menu(style, menu)), *layers, called]
 
 
-def variant_axis(field: str = "variant", sort=None, longest: int = 56) -> alt.Y:
-    """A row a variant; a name of more characters has its middle left out."""
-    axis = alt.Axis(title=None, labelFontSize=11, labelLimit=0, labelExpr=f"truncate(datum.label,{longest},'center')", grid=True)
+def variant_axis(names: Iterable[str], sort=None, field: str = "variant", longest: int = 56, grid: bool = True) -> alt.Y:
+    """A row a variant, in the order of the names unless `sort` says another; a label of more characters has its middle left out."""
+    names = list(names)
+    sort = names if sort is None else sort
+    axis = alt.Axis(title=None, labelFontSize=11, labelLimit=0, labelExpr=labelled(names, longest), grid=grid)
     return alt.Y(f"{field}:N", sort=sort, axis=axis)
 
 
@@ -118,7 +121,7 @@ def point_names(base: alt.Chart) -> alt.Chart:
     """The layer of the names that `with_point_labels` placed; `base` holds the axes."""
     expressions = {key: alt.expr(f"datum.label_{key}") for key in ("dx", "dy", "align")}
     names = base.mark_text(fontSize=10.5, baseline="middle", color=INK, cursor="pointer", **expressions)
-    names = names.encode(text="label:N", tooltip=[alt.Tooltip("variant:N")], opacity=in_focus()).properties(name="names")
+    names = names.encode(text="label:N", tooltip=[alt.Tooltip("variant_text:N", title="variant")], opacity=in_focus()).properties(name="names")
     return names.transform_filter("datum.label")
 
 
@@ -140,7 +143,7 @@ def beside_menu(style: VariantStyle, menu: bool) -> alt.Parameter:
     chosen = style.baseline if style.baseline in style.names else style.names[0]
     if not menu:  # the panels lack the rows of the others
         return alt.param(name="beside", value=chosen)
-    select = alt.binding_select(options=style.names, name="beside them in every panel (dotted) ")
+    select = alt.binding_select(options=style.names, labels=[label_of(name) for name in style.names], name="beside them in every panel (dotted) ")
     return alt.param(name="beside", value=chosen, bind=select)
 
 

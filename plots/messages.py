@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 import altair as alt
 import polars as pl
-from families import short
-from known import parameters, spec_of
+from known import label_of, parameters, spec_of
 from prepare import with_absent
 from ranking import LIMITS, SAID, UNRELIABLE, keeps_limit
 from style import bytes_text
@@ -60,14 +59,14 @@ def slowest_and_fastest(rows: pl.DataFrame) -> str | None:
     known = rows.filter(pl.col("ratio_p50").is_not_null(), pl.col("versus").is_not_null(), pl.col("oracle").is_null())
     if known.is_empty():
         return None
-    against = short(known["versus"][0])
+    against = label_of(known["versus"][0])
     slower = known.filter(pl.col("verdict") == "slower").sort("ratio_p50")
     keeps = pl.struct(*LIMITS).map_elements(keeps_limit, return_dtype=pl.Boolean)
     faster = known.filter(pl.col("verdict") == "faster", keeps).sort("ratio_p50", descending=True)
     if (known["verdict"] == UNRELIABLE).any():
         return f"No variant is called faster or slower than {against}, whose times are noisy or differ from themselves"
     said = [
-        f"{short(row['variant'])} takes {times(row['ratio_p50'])}{span(row['ratio_ci_low'], row['ratio_ci_high'])}"
+        f"{label_of(row['variant'])} takes {times(row['ratio_p50'])}{span(row['ratio_ci_low'], row['ratio_ci_high'])}"
         for extreme in (slower, faster) if extreme.height for row in (extreme.row(-1, named=True),)
     ]  # fmt: skip
     if not said:
@@ -96,13 +95,13 @@ def least_of_four_bits(rows: pl.DataFrame, value: str, unit: str) -> str | None:
     between = f", {first[ends[0]]:.1g}–{first[ends[1]]:.1g}" if known_ends else ""
     apart = not known_ends or first[ends[1]] < (second[ends[0]] or 0)
     held = f" with {bytes_text(first['held_bytes_per_token'])} a token," if "held_bytes_per_token" in first else ""
-    said = "loses least" if apart else f"is statistically tied with {specs[second['variant']].codec}"
-    return f"Of the codecs that store 4 to 6 bits a value {specs[first['variant']].codec} {said} ({first[value]:.1g} {unit}{between}),{held}"
+    said = "loses least" if apart else f"is statistically tied with {label_of(second['variant'])}"
+    return f"Of the codecs that store 4 to 6 bits a value {label_of(first['variant'])} {said} ({first[value]:.1g} {unit}{between}),{held}"
 
 
 def count_of_verdicts(rows: pl.DataFrame) -> str:
     counts = {verdict: rows.filter(pl.col("verdict") == verdict).height for verdict in ("faster", "slower", UNRELIABLE, "ambiguous")}
-    against = ", ".join(sorted({short(name) for name in rows["versus"].drop_nulls()}))
+    against = ", ".join(sorted({label_of(name) for name in rows["versus"].drop_nulls()}))
     said = [f"{count} {verdict}" for verdict, count in counts.items() if count and verdict != "ambiguous"]
     unclear = counts["ambiguous"]
     said += [f"{unclear} statistically tied with it"] if unclear else []

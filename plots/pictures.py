@@ -128,8 +128,10 @@ def set_sizes(part, size: float) -> None:
 
 
 def limit_labels(part, width: float) -> None:
-    """No label takes more than two fifths of the width."""
+    """No label and no name takes more than two fifths of the width."""
     if isinstance(part, dict):
+        if part.get("type") == "text":
+            part["limit"] = 0.4 * width
         for key, value in part.items():
             if key in ("labelLimit", "titleLimit"):
                 part[key] = min(value or width, 0.4 * width)  # 0 is no limit

@@ -64,14 +64,16 @@ def with_panel(
 
 def along(names: Iterable[str]) -> list[str]:
     """The axes whose values lie within a panel; a chunk's tokens are a part of a cell's arm."""
-    return [name for name, axis in AXES.items() if not axis.title and name in names and name != "chunk_tokens"]
+    return [name for name, axis in AXES.items() if not axis.title and not axis.is_arm and name in names]
 
 
 def place(row: Mapping) -> str:
     """Where in its panel a row lies: '1K tokens', 'distance 320', 'lengths uniform', '1K tokens · temperature 0.8'."""
     values = {name: row[name] for name in along(row) if name != "seq_len" and row[name] is not None}
     said = [f"{name} {value}" if isinstance(value, str) else f"{name} {value:.10g}" for name, value in values.items()]
-    if not values.keys() & {"distance", "lengths"}:
+    if row.get("prompt_p50_tokens") is not None:
+        said.insert(0, f"{row['requests']:,.0f} requests of {row['prompt_p50_tokens']:,.0f} + {row['output_p50_tokens']:,.0f} tokens (p50)")
+    elif not values.keys() & {"distance", "lengths"}:
         said.insert(0, "length not recorded" if row["seq_len"] is None else f"{length_text(row['seq_len'])} tokens")
     return " · ".join(said)
 
@@ -147,7 +149,7 @@ def with_dominated(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def with_front(rows: pl.DataFrame, low: str = "error", high: str = "error") -> pl.DataFrame:
-    """Marks the Pareto front of each (panel, length) and labels its points; equal points share a label and nest. `place` says
+    """Marks the Pareto front of each (panel, length); equal points nest. `place` says
     where a point is: on the front, behind, or ambiguous where nothing that is as small has an error whose interval, from `low`
     to `high`, lies below this one's. An oracle is behind whatever it loses."""
     rows = with_absent(rows, [], ["oracle"])
@@ -156,8 +158,6 @@ def with_front(rows: pl.DataFrame, low: str = "error", high: str = "error") -> p
     group = ["panel", "seq_len"]
     rows = rows.sort(in_order(rows, "panel"), *same[1:], "step_p50_us")
     best_before = named.then("error").otherwise(math.inf).cum_min().shift(1).over(group)
-    others = pl.len().over(same) - 1
-    label = pl.when(others == 0).then("variant").otherwise(pl.format("{} +{}", "variant", others))
     rows = rows.with_columns(
         front=pl.col("oracle").is_null() & (best_before.is_null() | (pl.col("error") < best_before)),
         least_high=named.then(pl.coalesce(high, "error")).otherwise(math.inf).cum_min().over(group),
@@ -167,6 +167,5 @@ def with_front(rows: pl.DataFrame, low: str = "error", high: str = "error") -> p
     rows = rows.with_columns(may_be=pl.col("front") | pl.col("oracle").is_null() & (pl.coalesce(low, "error") <= certain))
     return rows.with_columns(
         place=pl.when(pl.col("front").any().over(same)).then(pl.lit(ON_FRONT)).when("may_be").then(pl.lit(AMBIGUOUS)).otherwise(pl.lit("behind")),
-        front_label=label,
         size=280 / (1 + pl.int_range(pl.len()).over(same)),
     )

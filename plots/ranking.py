@@ -27,7 +27,7 @@ SAID = {"err_rel_l2": "an error of at most 0.2", "kl_mean": "a KL divergence of 
 
 @dataclass(frozen=True)
 class Measure:
-    kind: str  # time, bytes, error or rate; the front compares the first of each kind
+    kind: str  # time, bytes, error or rate; the front compares the first of each kind; served: shown and not ranked
     column: str
     is_best: str  # the verb of a sentence about the best
     write: Callable[[float], str]
@@ -45,6 +45,11 @@ def scientific(value: float) -> str:
     return f"{value:.2g}".replace("e-0", "e-")
 
 
+def rounded(rate: float) -> str:
+    """To three digits, as 3,120 and 5.61."""
+    return f"{float(f'{rate:.3g}'):,.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
 def of_time(column: str, stem: str, is_best: str = "is fastest", ratio: str = "") -> Measure:
     ends = (f"{stem}_ci_low_us", f"{stem}_ci_high_us")
     return Measure("time", column, is_best, microseconds_text, ends, ratio)
@@ -57,7 +62,11 @@ MEASURES = [
     of_time("cold_attend_p50_us", "cold", ratio="cold_ratio"),
     of_time("fork_p50_us", "fork", "forks fastest"),
     Measure("rate", "goodput_per_s", "serves most", "{:.3g}".format, ("goodput_per_s_ci_low", "goodput_per_s_ci_high"), unit="good requests a second"),
+    Measure("rate", "requests_per_s", "serves most", "{:.3g}".format, ("requests_per_s_ci_low", "requests_per_s_ci_high"), unit="requests per second"),
     Measure("rate", "accuracy", "answers most", "{:.0%}".format, ("accuracy_ci_low", "accuracy_ci_high"), unit="right answers"),
+    Measure("served", "served_tokens_per_s", "generates most", rounded, ("served_tokens_per_s_ci_low", "served_tokens_per_s_ci_high")),
+    Measure("served", "ttft_p99_s", "has the shortest time to the first token, p99", "{:.3g}".format, ("ttft_p99_s_ci_low", "ttft_p99_s_ci_high"), unit="s"),
+    Measure("served", "tpot_p99_ms", "has the shortest time per further token, p99", "{:.3g}".format, ("tpot_p99_ms_ci_low", "tpot_p99_ms_ci_high"), unit="ms"),
     Measure("bytes", "bytes_per_token", "is smallest", bytes_text, derived_from="held_bytes_per_token"),
     Measure("bytes", "workspace_sequence", "needs least workspace", bytes_text, derived_from="bytes_workspace_peak"),
     Measure("bytes", "held_peak_bytes", "holds least at its peak", bytes_text),

@@ -18,6 +18,7 @@ from data import BadResults, Run, load_runs
 from families import VariantStyle, baseline_of
 from figures.figure import Figure, Tables
 from figures.list import FIGURES, main_figure
+from known import label_text
 from marks import fields_of, narrow
 from markupsafe import Markup
 from page import Drawn, Picture, run_line, write_page
@@ -143,6 +144,8 @@ def specification(figure: Figure, tables: Tables, subtitle: list[str]) -> dict:
         raise NoData(str(error).partition(";")[0]) from None
     spec["title"] = heading(figure, spec.get("title"), [*subtitle, *filter(None, [figure.warning(tables)])])
     spec["config"] = CONFIG
+    if "variant" in rows.columns:  # in tooltips; a policy over its budgets has the words that they share
+        rows = rows.with_columns(variant_text=label_text())
     used = fields_of(spec)  # all other columns are most of a cell's
     spec["data"] = {"values": rows.select(name for name in rows.columns if name in used).to_dicts()}
     return spec

@@ -15,7 +15,7 @@ from itertools import groupby
 import polars as pl
 from data import Run
 from columns import Column
-from known import heading, name_of, spec_of
+from known import called, heading, label_of, name_of, spec_of
 from prepare import place, with_panel
 from style import bytes_text, length_text, microseconds_text
 
@@ -120,6 +120,7 @@ def common(row: Mapping) -> dict:
         "row": row,
         "cell": row[CELL],
         "variant": row["variant"] or "no variant",
+        "name": called(row) or "no variant",
         "keeps_all": row["keeps_all"] == 1,
         **{stage: name_of(getattr(spec, stage)) for stage in ("placement", "codec", "retention", "selection")},
         "status": (row["status"] or "no status").replace("_", " "),
@@ -187,7 +188,7 @@ def text_row(row: dict) -> dict:
     here, there = ("“" + " ".join(of[word:].split()[:4]) + "”" for of in (text, full))
     differs = "" if common_tokens is None else f"after {common_tokens:.0f} token{'s' * (common_tokens != 1)}: {here}, the full cache {there}"
     return {
-        "variant": row["variant"],
+        "variant": label_of(row["variant"]),
         "prompt": row["prompt"] or "",
         "differs": differs or "never",
         "common": common,

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import jinja2
+from known import label_of
 from markupsafe import Markup
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -22,7 +23,7 @@ def environment() -> jinja2.Environment:
     loader = jinja2.FileSystemLoader(TEMPLATES)
     made = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     made.globals["file"] = file
-    made.filters |= {"coded": coded, "breakable": breakable}
+    made.filters |= {"coded": coded, "breakable": breakable, "label": lambda name: label_of(name or "")}
     return made
 
 

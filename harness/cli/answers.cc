@@ -135,7 +135,7 @@ std::string point_text(const Cell& row, size_t shown, size_t points) {
          (shown < points ? " (1 of " + std::to_string(points) + ")"
           : points > 1   ? " " + row[results::kWorkload]
                          : "") +
-         ", " + text_of(row[results::kSeqLen]) + " tokens" + own_axes(row);
+         ", " + length_text(row) + own_axes(row);
 }
 
 // The sweep points of the experiment's longest length.

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <sstream>
 
+#include "harness/experiments/serving_columns.h"
 #include "harness/io/aligned_text.h"
 #include "harness/results/cell_columns.h"
 
@@ -48,20 +49,18 @@ std::string shape_of(const results::Row& row) {
 
 }  // namespace
 
-std::string row_name(const results::Row& row) {
-  std::string name = row[results::kVariant];
-  if (!row[results::kArm].empty()) name += "  " + row[results::kArm];
-  if (row[results::kChunkTokens]) name += " " + results::text_of(row[results::kChunkTokens]);
-  if (row[results::kKeepsAll] == 1) name += "  [keeps all]";
-  if (!row[results::kOracle].empty()) name += "  [oracle]";
-  if (row[results::kVerdict] == results::kUntestedVerdict) name += "  [untested]";
-  return name + (results::is_aa_test(row) ? "  [A/A test]" : "");
+std::string length_text(const results::Row& row) {
+  using results::text_of;
+  if (!row[experiments::kRequests]) return text_of(row[results::kSeqLen]) + " tokens";
+  return text_of(row[experiments::kRequests]) + " requests of " +
+         text_of(row[experiments::kPromptP50Tokens]) + " + " + text_of(row[experiments::kOutputP50Tokens]) +
+         " tokens (p50)";
 }
 
 std::string sweep_point_name(const results::Row& row) {
   using results::text_of;
   return row[results::kExperiment] + ", " + row[results::kWorkload] + ", batch " +
-         text_of(row[results::kBatch]) + ", " + text_of(row[results::kSeqLen]) + " tokens" +
+         text_of(row[results::kBatch]) + ", " + length_text(row) +
          (row[results::kHeadDim] ? ", " + shape_of(row) : "") + own_axes(row);
 }
 

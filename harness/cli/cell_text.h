@@ -16,10 +16,11 @@ using experiments::format;
 using experiments::grouped;
 using experiments::number;
 using experiments::percent;
+using experiments::row_name;
 using experiments::with_interval;
 
-// The variant with its arm, or marked as the A/A test.
-std::string row_name(const results::Row& row);
+// "512 tokens"; where requests are served, how many, and the medians of their prompts and answers.
+std::string length_text(const results::Row& row);
 // "decode, gaussian, batch 1, 512 tokens, 32/8 heads of 128, 2 threads".
 std::string sweep_point_name(const results::Row& row);
 

@@ -112,7 +112,7 @@ std::string untested_line(const Cells& cells) {
   int64_t untested = 0;
   for (const results::Row* row : cells) {
     if ((*row)[results::kVerdict] != results::kUntestedVerdict || untested++ > 0) continue;
-    text = (*row)[results::kVariant] + " " + measure::untested_text(*row);
+    text = results::label_of(*row) + " " + measure::untested_text(*row);
   }
   if (untested == 0) return "";
   return "Untested: " + std::to_string(untested) + " of " + std::to_string(cells.size()) + " cells, as " +

@@ -92,7 +92,7 @@ bool comes_before(const results::Row& a, const results::Row& b) {
   };
   if (named(a) != named(b)) return named(a) < named(b);
   for (const results::AnyColumn* axis : experiments::cell_table().columns) {
-    if (axis->title.empty()) continue;
+    if (axis->title.empty() || axis->is_arm) continue;
     const double here = a.number(*axis).value_or(0.0), there = b.number(*axis).value_or(0.0);
     if (here != there) return here < there;
     if (a.text(*axis) != b.text(*axis)) return a.text(*axis) < b.text(*axis);

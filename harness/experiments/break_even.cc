@@ -97,7 +97,7 @@ std::string break_even(std::span<const results::Row* const> cells) {
        })) {
     std::vector<CacheLine> lines;
     for (const auto& [variant, its] :
-         grouped(own, [](const results::Row& row) { return row[results::kVariant]; })) {
+         grouped(own, [](const results::Row& row) { return results::label_of(row); })) {
       if (const auto line = line_of(variant, its)) lines.push_back(*line);
     }
     std::vector<BreakEven> found = crossings_of(lines);

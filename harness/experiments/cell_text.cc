@@ -1,8 +1,10 @@
 #include "harness/experiments/cell_text.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <unordered_map>
 
+#include "harness/experiments/written_columns.h"
 #include "harness/io/bytes.h"
 #include "harness/math/medians.h"
 #include "harness/measure/peer_columns.h"
@@ -90,6 +92,24 @@ std::string with_interval(const results::Number& value, const results::Number& l
   std::string text = number(value, pattern);
   if (low && high) text += " (" + number(low, pattern) + "–" + number(high, pattern) + ")";
   return text;
+}
+
+std::string row_name(const Row& row) {
+  static const results::ColumnList arms = [] {
+    results::ColumnList found = cell_table().columns;
+    std::erase_if(found, [](const results::AnyColumn* column) { return !column->is_arm; });
+    return found;
+  }();
+  std::string arm;
+  for (const results::AnyColumn* column : arms) {
+    const std::string value = row.text(*column);
+    if (!value.empty()) arm += (arm.empty() ? ", " : " ") + results::titled(*column, value);
+  }
+  std::ranges::replace(arm, '_', ' ');
+  return results::label_of(row) + arm + (row[results::kKeepsAll] == 1 ? "  [keeps all]" : "") +
+         (row[results::kOracle].empty() ? "" : "  [oracle]") +
+         (row[results::kVerdict] == results::kUntestedVerdict ? "  [untested]" : "") +
+         (results::is_aa_test(row) ? "  [A/A test]" : "");
 }
 
 std::vector<std::pair<std::string, Cells>> grouped(std::span<const results::Row* const> cells,

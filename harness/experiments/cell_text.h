@@ -24,6 +24,8 @@ std::string layers_text(const results::Row& row, const char* end);
 // "12.3 (11.9–12.8)"; no interval if there were too few repetitions.
 std::string with_interval(const results::Number& value, const results::Number& low,
                           const results::Number& high, const char* pattern);
+// "paged q8_0, batching 128": the cell's label with its arm; or marked as the A/A test.
+std::string row_name(const results::Row& row);
 using Cells = std::vector<const results::Row*>;
 // Groups cells by name and keeps their order.
 std::vector<std::pair<std::string, Cells>> grouped(std::span<const results::Row* const> cells,

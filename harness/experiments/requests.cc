@@ -19,6 +19,14 @@ planner::Arrivals arrivals_of(const measure::SweepPoint& point) {
                                           : planner::parse_arrivals(point.axes[kArrivals]);
 }
 
+LimitConfig read_limit(config::Section& section, const std::string& key, const LimitConfig& fallback) {
+  config::Section limit = section.section(key);
+  const LimitConfig read{.ttft_s = limit.number("ttft_s", fallback.ttft_s, 0.0, 1e9),
+                         .tpot_ms = limit.number("tpot_ms", fallback.tpot_ms, 0.0, 1e9)};
+  limit.refuse_the_rest();
+  return read;
+}
+
 }  // namespace
 
 const config::Axis<std::string> kTraceAxis{
@@ -44,6 +52,8 @@ const config::Key<int64_t> kShareKey{"share", SharedTable::kOwn, 0, config::toke
                                      "tokens of a shared block of prefixes; 0: nothing is shared"};
 const config::Key<double> kWatermarkKey{"watermark", SharedTable::kOwn, 0.01, config::number(0.0, 1.0),
                                         "share of the pool's blocks that admission leaves free"};
+const config::Key<LimitConfig> kLimitKey{
+    "limit", SharedTable::kOwn, {}, read_limit, "limits of a good request"};
 
 planner::OpenRequests requests_of(const measure::SweepPoint& point, int64_t drawn) {
   const config::Settings& r = point.experiment->settings;

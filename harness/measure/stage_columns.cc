@@ -1,6 +1,7 @@
 #include "harness/measure/stage_columns.h"
 
 #include "harness/io/text.h"
+#include "variants/model_cache/label.h"
 
 namespace kv::measure {
 
@@ -12,6 +13,7 @@ void set_peer_codec(results::Row& row, const LayerSpecs& stored, const ModelShap
 void set_stages(results::Row& row, const LayerSpecs& specs, const ModelShape* shape) {
   set_peer_codec(row, specs, shape);
   const StageTexts stages = specs.fallback.stages();
+  row[results::kLabel] = io::as_utf8(label_of(specs));
   row[results::kPlacement] = io::as_utf8(stages.placement);  // may hold a path
   row[results::kRetention] = stages.retention;
   row[results::kSelection] = stages.selection;

@@ -47,13 +47,17 @@ inline constexpr results::NumberColumn kWaitP99S{"wait_p99_s", "s",
                                                  "time from arrival to admission, 99th percentile"};
 inline constexpr results::NumberColumn kTtftP50S{
     "ttft_p50_s", "s", "time from arrival to the first token, median over the requests"};
-inline constexpr results::NumberColumn kTtftP99S{
-    "ttft_p99_s", "s", "time from arrival to the first token, 99th percentile over the requests"};
+inline constexpr auto kTtftP99S =
+    results::NumberColumn{"ttft_p99_s", "s",
+                          "time from arrival to the first token, 99th percentile over the requests"}
+        .called("TTFT, p99");
 // A plan of users has its step's time here.
 inline constexpr results::NumberColumn kTpotP50Ms{
     "tpot_p50_ms", "ms", "time of each further token, mean of a request; median over the requests"};
-inline constexpr results::NumberColumn kTpotP99Ms{
-    "tpot_p99_ms", "ms", "time of each further token, mean of a request; 99th percentile over the requests"};
+inline constexpr auto kTpotP99Ms =
+    results::NumberColumn{"tpot_p99_ms", "ms",
+                          "time of each further token, mean of a request; 99th percentile over the requests"}
+        .called("TPOT, p99");
 inline constexpr results::NumberColumn kSeconds{"seconds", "s", "time until the last answer"};
 inline constexpr results::NumberColumn kTokensPerS{"tokens_per_s", "tokens/s", "generated tokens a second"};
 inline constexpr auto kPlanColumns = results::column_list(

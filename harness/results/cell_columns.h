@@ -15,6 +15,9 @@ inline constexpr auto kDevice =
     TextColumn{"device", "", "device that holds the cache: cpu or cuda; env.json names the GPU"}
         .one_of("cpu cuda")
         .axis("{}");
+inline constexpr auto kLabel =
+    TextColumn{"label", "", "the variant as charts, tables and terminals call it; empty: by its own name"}
+        .stage();
 inline constexpr auto kPlacement =
     TextColumn{"placement", "", "stage of the variant: location of rows"}.stage();
 inline constexpr auto kCodec =
@@ -70,9 +73,9 @@ inline constexpr TextColumn kHost{"host", "", "name of the machine that measured
 inline constexpr TextColumn kSeries{"series", "",
                                     "the variant as the config writes it: the same at every {budget}"};
 inline constexpr auto kCellColumns =
-    column_list(kCell, kVariant, kDevice, kPlacement, kCodec, kRetention, kSelection, kLayerSpecs, kOracle,
-                kBitsPerValue, kExperiment, kPhase, kWorkload, kLayers, kModelLayers, kQHeads, kKvHeads,
-                kHeadDim, kThreads, kBatch, kSeqLen, kStatus, kReason, kKernel, kHost, kSeries);
+    column_list(kCell, kVariant, kDevice, kLabel, kPlacement, kCodec, kRetention, kSelection, kLayerSpecs,
+                kOracle, kBitsPerValue, kExperiment, kPhase, kWorkload, kLayers, kModelLayers, kQHeads,
+                kKvHeads, kHeadDim, kThreads, kBatch, kSeqLen, kStatus, kReason, kKernel, kHost, kSeries);
 
 inline constexpr IntegerColumn kBytesPayload{"bytes_payload", "bytes", "encoded K and V of kept tokens"};
 inline constexpr IntegerColumn kBytesMetadata{"bytes_metadata", "bytes",
@@ -131,11 +134,14 @@ inline constexpr auto kArm =
     TextColumn{"arm", "",
                "prefill: materialised, materialised_unmasked (no causal mask), materialised_chunked, chunked "
                "or tiled; models: chunked"}
-        .one_of("materialised materialised_unmasked materialised_chunked chunked tiled");
+        .one_of("materialised materialised_unmasked materialised_chunked chunked tiled")
+        .axis("{}")
+        .arm();
 inline constexpr auto kChunkTokens =
     IntegerColumn{"chunk_tokens", "tokens",
                   "tokens of a chunk: one step, or the part of a prompt whose scores are in memory at once"}
-        .axis("chunks of {} tokens", true)
+        .axis("by {} tokens")
+        .arm()
         .swept_by("chunk");
 inline constexpr auto kArmColumns = column_list(kArm, kChunkTokens);
 
@@ -178,6 +184,11 @@ inline bool is_aa_test(const Row& cell) { return cell[kVerdict] == kAaVerdict ||
 inline void fail(Row& cell, Status how, std::string why) {
   cell[kStatus] = how;
   cell[kReason] = std::move(why);
+}
+
+// What sentences and tables call the cell's cache.
+inline const std::string& label_of(const Row& cell) {
+  return cell[kLabel].empty() ? cell[kVariant] : cell[kLabel];
 }
 
 // The beginning of a side table's row: its cell's identity.

@@ -27,6 +27,7 @@ struct AnyColumn {
   std::string_view key = {};      // the config key that sweeps the axis; empty: none
   bool is_stage = false;          // a part of a cache's spec
   std::string_view heading = {};  // its title in every table and chart, as "time / baseline"; empty: its name
+  bool is_arm = false;            // the axis's value is a part of a row's name, as its title says it
 
   bool is_named(std::string_view wanted) const;
 };
@@ -58,6 +59,11 @@ struct Column : AnyColumn {
   constexpr Column swept_by(std::string_view key_) const {
     Column column = *this;
     column.key = key_;
+    return column;
+  }
+  constexpr Column arm() const {
+    Column column = *this;
+    column.is_arm = true;
     return column;
   }
   constexpr Column stage() const {

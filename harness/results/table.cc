@@ -122,6 +122,7 @@ std::string columns_json(const Table& table,
       if (!c->is_place) column["title"] = c->title;
       if (!c->key.empty()) column["key"] = c->key;
     }
+    if (c->is_arm) column["arm"] = true;
     if (c->is_stage) column["stage"] = true;
     if (!c->heading.empty()) column["heading"] = c->heading;
   }

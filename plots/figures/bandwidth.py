@@ -5,8 +5,8 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
+from known import label_of
 from marks import in_families, in_focus, line_and_points, panels, text, tips
-from families import short
 from messages import titled
 from prepare import NoData, with_absent, with_panel
 from style import INK, length_axis
@@ -32,7 +32,7 @@ def bandwidth(tables: Tables):
         "comes nearest to the measured read bandwidth"
     )  # fmt: skip
     where = f"{best['share_text']} in a {best['temperature']} at {best['seq_len']:,.0f} tokens"
-    message = f"{short(best['variant'])} {said}: {where}"
+    message = f"{label_of(best['variant'])} {said}: {where}"
     share = pl.col("share")
     largest = share == share.max().over("panel", "seq_len")
     rows = rows.with_columns(share_drawn=share.clip(upper_bound=1), above=(share > 1) & largest)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import altair as alt
 import polars as pl
-from families import short
 from figures.figure import Tables, figure
+from known import label_of
 from marks import in_focus, legend_focus, panels, scale, text, tips, variant_axis
 from messages import place, span, times, titled
 from prepare import of_experiment, with_absent, with_panel
@@ -40,7 +40,7 @@ def batch_waste(tables: Tables):
     colours = scale({kind: KINDS[kind] for kind in KINDS_HELD})
     bars = alt.Chart().mark_bar(stroke=QUIET, strokeWidth=0.5)
     chart = bars.encode(
-        variant_axis(sort=variants),
+        variant_axis(variants),
         alt.X("sum(times_payload):Q", axis=alt.Axis(title="bytes held / bytes of payload", tickCount=5)),
         alt.Color("kind:N", scale=colours, legend=alt.Legend(title="kind")),
         alt.Order("order:Q"),
@@ -59,7 +59,7 @@ def most_and_least(rows: pl.DataFrame) -> str:
     rows = rows.filter(pl.col("panel") == rows["panel"][0])
     held = pl.sum_horizontal(KINDS_HELD.values()) / pl.col("bytes_payload")
     rows = rows.with_columns(held=held).sort("held", "variant")
-    said = [f"{short(row['variant'])} holds {row['held']:.2f} bytes" for row in (rows.row(-1, named=True), rows.row(0, named=True))]
+    said = [f"{label_of(row['variant'])} holds {row['held']:.2f} bytes" for row in (rows.row(-1, named=True), rows.row(0, named=True))]
     return f"{place(rows)}{said[0]} for each byte of its rows" + (f", {said[1]}" if rows.height > 1 else "")
 
 

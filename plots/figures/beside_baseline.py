@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import altair as alt
 import polars as pl
-from families import short
 from figures.figure import Tables, figure
 from figures.models import change_axis, series, task_read, versus_full, warning_if_tiny
-from known import name_of, numeric_parameters, spec_of
+from known import label_of, label_text, name_of
 from marks import in_focus, interval, legend_focus, panels, text, tips, variant_axis
 from messages import titled
 from prepare import NoData, with_absent, with_panel
@@ -34,7 +33,7 @@ def loss_baseline(tables: Tables):
     colours = alt.Scale(domain=list(VERDICTS), range=list(VERDICTS.values()))
     base = alt.Chart().encode(
         change_axis("loss_change", "loss less the baseline's [nats]", ends, alt.X),
-        variant_axis("called", order),
+        variant_axis(rows["called"], order, "called", 80),
         alt.Color("told:N", scale=colours, legend=alt.Legend(title="the interval says", orient="top")),
         opacity=in_focus(),
         tooltip=tips(
@@ -64,10 +63,10 @@ def compared_rows(cells: pl.DataFrame) -> pl.DataFrame:
     where = ["run", "experiment", "seq_len", "distance", "versus"]
     text_of = lambda column, write: pl.col(column).map_elements(write, return_dtype=pl.String)  # noqa: E731
     rows = rows.with_columns(
-        spec=pl.col("variant"), task=task_read(), called=series().map_elements(in_short, return_dtype=pl.String),
+        spec=pl.col("variant"), task=task_read(), called=series(),
         same_bytes=(pl.col("held_bytes_per_token") / own.over(where) - 1).abs() <= SAME_BYTES,
     ).filter(pl.col("verdict") != "baseline")  # fmt: skip
-    rows = with_panel(rows.with_columns(experiment=pl.format("{} · beside {}", "task", text_of("versus", in_short))))
+    rows = with_panel(rows.with_columns(experiment=pl.format("{} · beside {}", "task", label_text("versus"))))
     return rows.with_columns(
         text("loss_change", "{:+.2g}".format),
         interval("loss_change_ci_low", "loss_change_ci_high", "{:+.2g}".format),
@@ -78,33 +77,13 @@ def compared_rows(cells: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def in_short(variant: str) -> str:
-    """What a variant is called beside others of its codec: what it keeps and reads. Budgets of layers as a list:
-    'snapkv(budget=96)' or 'snapkv(budget=128/96/64)'; other mixes by their names, 'ring + duo + full'."""
-    spec = spec_of(variant)
-    if not spec.is_cache:
-        return variant
-    own = "/".join([spec.retention, *([spec.selection] if spec.selection != "all" else [])])
-    kept = [own, *(stages or "full" for _, stages in spec.by_layer())]
-    if len(kept) == 1:
-        return own if own != "full" else short(variant)
-    names = list(dict.fromkeys(map(name_of, kept)))
-    if len(names) > 1:
-        return " + ".join(names)
-    values = [numeric_parameters(one) for one in kept]
-    keys = dict.fromkeys(key for value in values for key in value)
-    varying = [key for key in keys if len({value.get(key) for value in values}) > 1]
-    listed = (f"{key}={'/'.join(f'{value[key]:g}' if key in value else 'default' for value in values)}" for key in varying)
-    return f"{names[0]}({','.join(listed)})"
-
-
 def who_is_ahead(rows: pl.DataFrame) -> str:
     """By task, which budgets by layer or head lose least and most of those that hold the baseline's bytes; of all variants
     where none has such budgets."""
     budgeted = rows.filter("budgeted", "same_bytes")
     chosen = rows if budgeted.is_empty() else budgeted
     said = [f"{task}: {of_task(own)}" for (task,), own in chosen.group_by("task", maintain_order=True)]
-    against = " or ".join(dict.fromkeys(name_of(in_short(name)) for name in chosen["versus"]))
+    against = " or ".join(dict.fromkeys(map(label_of, chosen["versus"])))
     begins = f"Beside {against}" if budgeted.is_empty() else f"Budgets by layer or head beside uniform {against} of the same bytes"
     return f"{begins}; {'; '.join(said)}"
 
@@ -112,7 +91,7 @@ def who_is_ahead(rows: pl.DataFrame) -> str:
 def of_task(rows: pl.DataFrame) -> str:
     ahead, behind = (rows.filter(pl.col("told") == told).sort("loss_change") for told in ("better", "worse"))
     ends = lambda row: sorted(abs(row[f"loss_change_ci_{end}"]) for end in ("low", "high"))  # noqa: E731
-    said = ["{} loses {:.2g} nats {} ({:.2g} to {:.2g})".format(row["called"], abs(row["loss_change"]), more, *ends(row))
+    said = ["{} loses {:.2g} nats {} ({:.2g} to {:.2g})".format(label_of(row["called"]), abs(row["loss_change"]), more, *ends(row))
             for extreme, at, more in ((ahead, 0, "less"), (behind, -1, "more")) if extreme.height
             for row in (extreme.row(at, named=True),)]  # fmt: skip
     unclear = rows.height - ahead.height - behind.height

@@ -7,8 +7,8 @@ from itertools import combinations
 
 import altair as alt
 import polars as pl
-from families import short
 from figures.figure import Tables, figure
+from known import label_of
 from labels import with_end_labels
 from known import heading
 from lines import Crossing, Line, crossing, trusted_line
@@ -89,7 +89,7 @@ def surest(marks: pl.DataFrame) -> str:
     """Of the first panel."""
     panel = marks.filter(pl.col("panel") == marks["panel"][0])
     first = panel.filter("crosses").row(0, named=True)
-    return f"{place(panel)}{short(first['variant'])} is faster than {short(first['before'])} from about {first['said'].replace(' tokens', ' tokens on')}"
+    return f"{place(panel)}{label_of(first['variant'])} is faster than {label_of(first['before'])} from about {first['said'].replace(' tokens', ' tokens on')}"
 
 
 def in_digits(tokens: float) -> str:

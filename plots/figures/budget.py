@@ -7,7 +7,8 @@ import math
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
-from families import VariantStyle, commonest_placement, short
+from families import VariantStyle
+from known import label_of, label_text
 from labels import AT_ENDS, with_point_labels
 from marks import click_focus, front_dots, front_line, in_focus, interval, length_choice, panel_width, panels, point_names, text, tips
 from messages import titled
@@ -45,7 +46,7 @@ def budget(tables: Tables):
         interval("err_ci_low", "err_ci_high", "{:.2g}".format),
     )
     choice = length_choice(rows["seq_len"])
-    style = VariantStyle(set(rows["variant"]), baseline=tables.style.baseline or commonest_placement(rows["variant"]))
+    style = VariantStyle(set(rows["variant"]), baseline=tables.style.baseline)
     axes = (
         log_axis(
             alt.X,
@@ -56,8 +57,8 @@ def budget(tables: Tables):
         log_axis(alt.Y, "error", "relative L2 error of the output, mean", rows["error"], "~e"),
     )
     height = 300
-    policies = None if rows["err_ci_low"].is_not_null().any() else best_policies(rows, style.short_names())
-    message = policies or on_the_front(rows, style.baseline)
+    policies = None if rows["err_ci_low"].is_not_null().any() else best_policies(rows)
+    message = policies or on_the_front(rows)
     rows = rows.with_columns(
         style.short(),
         # Lines have their names first, then what lies on the front.
@@ -87,12 +88,12 @@ def budget(tables: Tables):
     return titled(panels(alt.layer(*layers), rows, height=height, choice=choice), message)
 
 
-def on_the_front(rows: pl.DataFrame, baseline: str) -> dict[float, str]:
+def on_the_front(rows: pl.DataFrame) -> dict[float, str]:
     """What lies on the front of every workload, or might."""
     found: dict[float, str] = {}
     for length, of in rows.group_by("seq_len", maintain_order=True):
         everywhere = of.group_by("spec").agg((pl.col("place") != "behind").all(), pl.col("per_token").max()).filter("place")
-        names = [short(spec, baseline) for spec in everywhere.sort("per_token", "spec")["spec"]]
+        names = [label_of(spec) for spec in everywhere.sort("per_token", "spec")["spec"]]
         workloads = of["panel"].n_unique()
         where = f"the Pareto front{f' of all {workloads} workloads' if workloads > 1 else ''} at {length[0]:,.0f} tokens"
         none = f"None of {of['spec'].n_unique()} variants is on {where}"
@@ -101,14 +102,14 @@ def on_the_front(rows: pl.DataFrame, baseline: str) -> dict[float, str]:
     return found
 
 
-def best_policies(rows: pl.DataFrame, names: dict[str, str]) -> dict[float, str] | None:
+def best_policies(rows: pl.DataFrame) -> dict[float, str] | None:
     """Which policies have the least error over their budgets, by workload, or one within 5 % of it."""
     rows = rows.filter(pl.len().over("panel", "seq_len", "variant") > 1)
     if rows.is_empty():
         return None
     close = pl.col("error") < pl.col("error").min().over("seq_len", "panel") + math.log(1.05)
     means = rows.group_by("seq_len", "panel", "variant").agg(pl.col("error").log().mean()).filter(close)
-    means = means.with_columns(pl.col("variant").replace_strict(names, default=None))
+    means = means.with_columns(label_text())
     first = means.sort("error", "variant").group_by("seq_len", "panel", maintain_order=True).agg("variant")
     found: dict[float, str] = {}
     for length, of in first.group_by("seq_len", maintain_order=True):

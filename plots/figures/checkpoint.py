@@ -5,9 +5,9 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
+from known import label_of
 from marks import in_focus, legend_focus, text, tips, variant_axis
 from messages import titled
-from families import short
 from prepare import drawable, with_panel
 from style import HUES, LENGTH_LABEL, QUIET, bytes_text, log_axis, microseconds_text, shades
 
@@ -44,7 +44,7 @@ def checkpoint(tables: Tables):
     order = long.filter(pl.col("operation") == "fork").group_by("variant").agg(pl.col("time").max()).sort("time", "variant")
     base = alt.Chart().encode(
         log_axis(alt.X, "time", "time of one sequence, p50 [µs]", long["time"]),
-        variant_axis(sort=order["variant"].to_list()),
+        variant_axis(order["variant"].to_list()),
         tooltip=tips(operation="operation", p50="time_text", bytes="bytes_text"),
     )
     shades = alt.Scale(domain=lengths, range=shades_of_blue(len(lengths)))
@@ -69,6 +69,6 @@ def forks(long: pl.DataFrame) -> str:
     forked = long.filter(pl.col("operation") == "fork", pl.col("seq_len") == pl.col("seq_len").max()).sort("time")
     first, last = forked.row(0, named=True), forked.row(-1, named=True)
     return (
-        f"A fork of {first['seq_len']:,.0f} tokens takes {first['time_text']} ({short(first['variant'])}) to "
-        f"{last['time_text']} ({short(last['variant'])})"
+        f"A fork of {first['seq_len']:,.0f} tokens takes {first['time_text']} ({label_of(first['variant'])}) to "
+        f"{last['time_text']} ({label_of(last['variant'])})"
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
-from families import deciding_stage, short
+from families import deciding_stage
 from marks import click_focus, doublings, in_families, in_focus, interval, line_and_points, panels, text, tips
 from messages import span, times, titled
-from known import dimensions, heading
+from known import dimensions, heading, label_of, label_text
 from prepare import NoData, with_absent, with_panel
 from ranking import UNRELIABLE
 from style import length_axis, log_axis, microseconds_text
@@ -73,7 +73,7 @@ def reallocations(tables: Tables):
         text("step_us", microseconds_text), text("around_us", microseconds_text),
         times=(pl.col("step_us") / pl.col("around_us")).map_elements("{:.2g}×".format, return_dtype=pl.String),
     ).filter(pl.col("variant").is_in(most.implode()))  # fmt: skip
-    several = pl.when(pl.col("panel") == "").then("variant").otherwise(pl.format("{} · {}", "variant", "panel"))
+    several = pl.when(pl.col("panel") == "").then(label_text()).otherwise(pl.format("{} · {}", label_text(), "panel"))
     rows = rows.with_columns(panel=several).sort("panel", "length")
     style = tables.style.showing(rows["variant"])
     ends = pl.concat([rows["step_us"], rows["around_us"]])
@@ -119,7 +119,7 @@ def slowest_reallocation(steps: pl.DataFrame) -> str | None:
         return None
     step = found.sort("step_us").row(-1, named=True)
     return (
-        f"{short(step['variant'])} waits at {step['length']:,.0f} tokens in every repetition: "
+        f"{label_of(step['variant'])} waits at {step['length']:,.0f} tokens in every repetition: "
         f"{microseconds_text(step['step_us'])}, beside {microseconds_text(step['around_us'])} for the steps around it"
     )
 
@@ -177,10 +177,10 @@ def against_baseline(rows: pl.DataFrame, baseline: str | None) -> str | None:
     if compared.is_empty():
         return None
     apart = (pl.col("append_total_ratio_ci_low") > 1) | (pl.col("append_total_ratio_ci_high") < 1)
-    said = [f"{short(name)} {over(dict(zip(RATIO, ratio)))}" for name, *ratio in compared.filter(apart).head(MOST_SAID).select("variant", *RATIO).rows()]
-    tied = [short(name) for name in compared.filter(~apart)["variant"]]
+    said = [f"{label_of(name)} {over(dict(zip(RATIO, ratio)))}" for name, *ratio in compared.filter(apart).head(MOST_SAID).select("variant", *RATIO).rows()]
+    tied = [label_of(name) for name in compared.filter(~apart)["variant"]]
     said += [f"{', '.join(tied)} statistically tied with it"] if tied else []
-    return f"Time of all {longest['seq_len'][0]:,.0f} appends over that of {short(baseline)}: {', '.join(said)}"
+    return f"Time of all {longest['seq_len'][0]:,.0f} appends over that of {label_of(baseline)}: {', '.join(said)}"
 
 
 def longest_growth(growth: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:

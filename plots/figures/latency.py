@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
-from known import heading
+from known import heading, label_of
 from marks import in_families, in_focus, interval, legend_focus, length_choice, line_and_points, panels, text, tips, variant_axis
 from messages import at_each_length, count_of_verdicts, place, slowest_and_fastest, titled
 from prepare import NoData, drawable, with_absent, with_panel
@@ -87,7 +87,7 @@ def ratio(tables: Tables):
     choice = length_choice(rows["seq_len"])
     message = at_each_length(rows, count_of_verdicts)
     ends = pl.concat([rows["ratio_p50"], rows["ratio_ci_low"], rows["ratio_ci_high"]]).drop_nulls()
-    against = ", ".join(sorted(set(rows["versus"].drop_nulls())))
+    against = ", ".join(sorted(map(label_of, set(rows["versus"].drop_nulls()))))
     # Beyond these an interval says only that the times were noise; it would squeeze all others.
     ends = ends.clip(rows["ratio_p50"].min() / 3, rows["ratio_p50"].max() * 3)
     shown = {verdict: colour for verdict, colour in VERDICTS.items() if verdict != UNRELIABLE or verdict in rows["verdict"]}
@@ -96,7 +96,7 @@ def ratio(tables: Tables):
     order = alt.EncodingSortField("ratio_p50", op="mean", order="ascending")
     base = alt.Chart().encode(
         axis,
-        variant_axis(sort=order),
+        variant_axis(rows["variant"].unique(), order),
         alt.Color("verdict:N", scale=colours, legend=alt.Legend(title="verdict", orient="top")),
         opacity=in_focus(),
         tooltip=tips(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
+from known import label_of
 from marks import in_families, in_focus, legend_focus, length_choice, line_and_points, panels, scale, text, tips, variant_axis
 from messages import at_each_length, times, titled
-from families import short
 from prepare import drawable, layers_said, with_panel
 from style import KINDS, QUIET, binary_unit, bytes_axis, bytes_text, length_axis
 
@@ -63,11 +63,11 @@ def least(rows: pl.DataFrame, baseline: str | None, column: str) -> str:
     amount += f" ({bytes_text(smallest['model_bytes'])} in the whole model)" if smallest["model_bytes"] else ""
     same = rows.filter(pl.col("variant") == (baseline or ""), pl.col("panel") == smallest["panel"])
     if baseline in set(tied["variant"]):
-        return f"No variant {holds.replace('the least', 'less').replace('lowest', 'lower')} than {short(baseline)}, {amount},"
+        return f"No variant {holds.replace('the least', 'less').replace('lowest', 'lower')} than {label_of(baseline)}, {amount},"
     others = f" and {tied.height - 1} other{'s' * (tied.height > 2)}" if tied.height > 1 else ""
     plural = holds.replace("s ", " ", 1) if others else holds
-    beside = "" if same.is_empty() else f" or {times(smallest[column] / same[column][0])} that of {short(baseline)}"
-    return f"{short(smallest['variant'])}{others} {plural}, {amount}{beside},"
+    beside = "" if same.is_empty() else f" or {times(smallest[column] / same[column][0])} that of {label_of(baseline)}"
+    return f"{label_of(smallest['variant'])}{others} {plural}, {amount}{beside},"
 
 
 @figure(
@@ -94,7 +94,7 @@ def bytes_by_kind(tables: Tables):
     variants = [name for name in tables.style.names if name in set(rows["variant"])]
     bars = alt.Chart().mark_bar(stroke=QUIET, strokeWidth=0.5)
     chart = bars.encode(
-        variant_axis(sort=variants),
+        variant_axis(variants),
         alt.X(
             "sum(per_token):Q",
             axis=alt.Axis(title=f"bytes per cached token, {layers_said(rows)} [{unit}]", tickCount=6),

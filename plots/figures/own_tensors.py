@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import altair as alt
 import polars as pl
-from families import short
 from figures.figure import Tables, figure
+from known import label_of
 from labels import with_point_labels
 from marks import click_focus, front_line, in_focus, panel_height, panel_width, panels, point_names, text, tips
 from messages import times, titled
@@ -70,7 +70,7 @@ def smallest_and_most_exact(rows: pl.DataFrame) -> str:
     front = rows.filter("front", pl.col("err_rel_l2") > 2e-6).sort("per_token", "error")
     if front.is_empty():
         return "No variant that is smaller loses anything"
-    said = [f"{short(row['variant'])} holds {row['held_bytes_per_token_text']} a token with an error of {row['err_rel_l2_text']}"
+    said = [f"{label_of(row['variant'])} holds {row['held_bytes_per_token_text']} a token with an error of {row['err_rel_l2_text']}"
             for row in front.rows(named=True)]  # fmt: skip
     return said[0] + (f", {said[-1]}" if len(said) > 1 else "")
 
@@ -109,7 +109,7 @@ def eval_heads(tables: Tables):
     drawn = sized.facet(alt.Facet("panel:N", sort=titles, title=None), data=rows, columns=3)
     worst = rows.sort("times").row(-1, named=True)
     return titled(drawn, f"Query head {worst['q_head']:.0f} of layer {worst['layer']:.0f} loses {times(worst['times'])} as much "
-                         f"as {short(worst['variant'])} does on the whole")  # fmt: skip
+                         f"as {label_of(worst['variant'])} does on the whole")  # fmt: skip
 
 
 def one_of_equals(rows: pl.DataFrame) -> pl.DataFrame:
@@ -118,7 +118,7 @@ def one_of_equals(rows: pl.DataFrame) -> pl.DataFrame:
     several = rows["run"].n_unique() > 1
     groups: dict[tuple, list[tuple]] = {}
     for (run, variant, together), part in rows.group_by("run", "variant", "together", maintain_order=True):
-        name = f"{run} · {variant}" if several else variant
+        name = f"{run} · {label_of(variant)}" if several else label_of(variant)
         groups.setdefault((together, *part["err_rel_l2"]), []).append((run, variant, name))
     titles = [
         {"run": same[0][0], "variant": same[0][1], "panel": f"{same[0][2]}{more(len(same) - 1)}: {together:.2g}"}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import altair as alt
 import polars as pl
-from families import VariantStyle, short, swept_parameter
+from families import VariantStyle, swept_parameter
 from figures.figure import Tables, figure
 from figures.growth import growth_totals
 from figures.memory import peak_said
-from known import heading
+from known import heading, label_of
 from marks import in_families, in_focus, interval, length_choice, line_and_points, panels, text, tips
 from messages import at_each_length, titled
 from prepare import NoData, drawable, with_panel
@@ -92,6 +92,6 @@ def best_value(rows: pl.DataFrame, value: str, name: str) -> str:
     rows = rows.sort(value)
     least, most = rows.row(0, named=True), rows.row(-1, named=True)
     return (
-        f"From {least[value + '_text']} ({short(least['spec'])}) to {most[value + '_text']} ({short(most['spec'])}) "
+        f"From {least[value + '_text']} ({label_of(least['spec'])}) to {most[value + '_text']} ({label_of(most['spec'])}) "
         f"over {name}"
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import altair as alt
 import polars as pl
-from families import short
 from figures.figure import Tables, figure
+from known import label_of
 from marks import in_focus, legend_focus, length_choice, panels, tips, variant_axis
 from messages import at_each_length, times, titled
 from prepare import NoData, measured, with_absent, with_panel
@@ -39,7 +39,7 @@ def peers(tables: Tables):
     colours = alt.Scale(domain=list(STATES), range=[colour for _, _, colour in STATES.values()])
     base = alt.Chart().encode(
         axis,
-        variant_axis(sort=order),
+        variant_axis(order),
         alt.Color("state:N", scale=colours, legend=alt.Legend(title="the rows are", orient="top")),
         opacity=in_focus(),
         tooltip=tips(ratio="ratio_text", interval_95="interval", versus="peer_versus", step="us_text", version="peer_version",
@@ -74,5 +74,5 @@ def nearest(rows: pl.DataFrame) -> str:
     row = rows.sort("ratio").row(0, named=True)
     faster = rows.filter(pl.col("high") < 1)["variant"].n_unique()
     panel = f"{row['panel']}: " if rows["panel"].n_unique() > 1 else ""
-    said = f"{panel}{row['variant']}, {row['state']}, takes {times(row['ratio'])} the time of {short(row['peer_versus'])}"
+    said = f"{panel}{label_of(row['variant'])}, {row['state']}, takes {times(row['ratio'])} the time of {label_of(row['peer_versus'])}"
     return f"{said}, the least of {rows['variant'].n_unique()}; {faster or 'none'} of them {'is' if faster < 2 else 'are'} faster by the interval,"

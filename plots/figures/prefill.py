@@ -7,7 +7,7 @@ from collections.abc import Callable
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
-from known import heading
+from known import arm_of, heading, label_text
 from marks import in_focus, interval, legend_focus, panels, scale, text, tips
 from messages import place, times, titled
 from prepare import of_experiment, with_panel
@@ -72,11 +72,9 @@ def most_and_least(rows: pl.DataFrame, value: str, write: Callable[[float], str]
 def prefill_arms(cells: pl.DataFrame, column: str) -> pl.DataFrame:
     """The cells of the prefill experiment in panels, one a variant, a line an `arm_text`."""
     rows = of_experiment(cells, "prefill", column)
-    chunk = pl.col("chunk_tokens").cast(pl.Int64).cast(pl.String)
-    scores = pl.when(pl.col("arm") == "chunked").then(pl.lit("")).otherwise(pl.lit("materialised, "))
-    arm = pl.when(chunk.is_null()).then("arm").otherwise(pl.format("{}chunks of {} tokens", scores, chunk))
-    rows = with_panel(rows).with_columns(arm_text=arm)
-    several = pl.when(pl.col("panel") == "").then("variant").otherwise(pl.format("{} · {}", "variant", "panel"))
+    rows = with_panel(rows)
+    rows = rows.with_columns(arm_text=pl.Series(map(arm_of, rows.iter_rows(named=True)), dtype=pl.String))
+    several = pl.when(pl.col("panel") == "").then(label_text()).otherwise(pl.format("{} · {}", label_text(), "panel"))
     return rows.with_columns(panel=several if rows["variant"].n_unique() > 1 else pl.col("panel"))
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import altair as alt
 import polars as pl
-from families import short
 from figures.figure import Tables, figure
 from figures.models import by_kept_tokens, change_axis, model_style, position_range, series, versus_full, warning_if_tiny
+from known import label_of
 from labels import with_point_labels
 from marks import (
     click_focus, front_dots, front_line, in_families, in_focus, interval, length_choice, line_and_points, panel_width, panels, point_names, text, tips,
@@ -96,7 +96,7 @@ def change_of_loss(rows: pl.DataFrame) -> str:
     worst = changed.sort(pl.col("loss_change").abs()).row(-1, named=True)
     ends = f"{worst['loss_change_ci_low']:+.2g} to {worst['loss_change_ci_high']:+.2g}"
     return (f"{changed.height} of {rows.height} variants change the loss by more than their intervals; "
-            f"{short(worst['spec'])} most, by {worst['loss_change']:+.2g} nats ({ends}),")  # fmt: skip
+            f"{label_of(worst['spec'])} most, by {worst['loss_change']:+.2g} nats ({ends}),")  # fmt: skip
 
 
 def at_the_last_position(rows: pl.DataFrame) -> str:
@@ -108,7 +108,7 @@ def at_the_last_position(rows: pl.DataFrame) -> str:
 def least_and_most(rows: pl.DataFrame) -> str:
     named = with_absent(rows, [], ["oracle"]).filter(pl.col("oracle").is_null())
     rows = (rows if named.is_empty() else named).sort("kl_mean", "spec")
-    least, most = (f"{short(row['spec'])} by {row['kl_mean']:.1g} nats" for row in (rows.row(0, named=True), rows.row(-1, named=True)))
+    least, most = (f"{label_of(row['spec'])} by {row['kl_mean']:.1g} nats" for row in (rows.row(0, named=True), rows.row(-1, named=True)))
     return f"predictions differ most with {most}" + (f", least with {least}," if rows.height > 1 else "")
 
 

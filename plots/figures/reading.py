@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import altair as alt
 import polars as pl
+from families import labelled
 from figures.figure import Tables, figure
 from figures.models import change_axis, model_style, series, task_read, versus_full, warning_if_tiny
+from known import label_of
 from labels import with_point_labels
 from marks import click_focus, in_focus, interval, panel_width, panels, point_names, text, tips
 from messages import titled
@@ -29,7 +31,7 @@ NOT_TOLD_APART = ["ambiguous", "negligible", "identical", "better"]
 def quality_read(tables: Tables):
     rows = reading_rows(tables.cells)
     style = model_style(tables, rows)
-    message = fewest_bytes(rows, style.short_names())
+    message = fewest_bytes(rows)
     ends = [value for end in ("loss_change_ci_low", "loss_change_ci_high") for value in rows[end].drop_nulls()]
     read = [rows["per_token"].min() / 1.2, rows["per_token"].max() * 1.2]
     axes = log_axis(alt.X, "per_token", "bytes that a step reads, all layers [KiB]", read), change_axis("error", TITLE, ends)
@@ -47,7 +49,7 @@ def quality_read(tables: Tables):
         interpolate="step-after", color=QUIET, strokeDash=[4, 3], strokeWidth=1.3
     )
     bar = base.encode(alt.Y("loss_change_ci_low:Q", title=TITLE), alt.Y2("loss_change_ci_high:Q"))
-    legend = alt.Legend(title=None, orient="bottom", columns=3, columnPadding=20, labelLimit=0, labelExpr="truncate(datum.label,44,'center')", values=style.shown)  # there is not room for every name
+    legend = alt.Legend(title=None, orient="bottom", columns=3, columnPadding=20, labelLimit=0, labelExpr=labelled(style.names, 44), values=style.shown)  # there is not room for every name
     points = base.encode(style.colour(legend), style.shape(legend), opacity=in_focus())
     layers = [
         front.encode(order="per_token:Q"),
@@ -84,7 +86,7 @@ def reading_rows(cells: pl.DataFrame) -> pl.DataFrame:
     return with_front(rows)
 
 
-def fewest_bytes(rows: pl.DataFrame, names: dict[str, str]) -> str:
+def fewest_bytes(rows: pl.DataFrame) -> str:
     """What the selection loses that reads least of those in most panels, and how many points that read a part lose nothing
     that their intervals show. Oracles are no choice."""
     selections = rows.filter(pl.col("selection") != "all", pl.col("oracle").is_null())
@@ -99,4 +101,4 @@ def fewest_bytes(rows: pl.DataFrame, names: dict[str, str]) -> str:
         + (f" on {row['panel']}" if row["panel"] else "")
         for at, row in enumerate(selections.filter(pl.col("spec") == named["spec"]).rows(named=True))
     ]
-    return f"Of the selections, {names[named['variant']]} reads least and loses {', '.join(said)}; {tied}"
+    return f"Of the selections, {label_of(named['variant'])} reads least and loses {', '.join(said)}; {tied}"

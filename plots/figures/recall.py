@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import altair as alt
 import polars as pl
-from families import short
 from figures.figure import Tables, figure
 from figures.models import by_kept_tokens, drops_tokens, model_style, series, versus_full, warning_if_tiny, with_loss_interval
+from known import label_of
 from marks import in_families, in_focus, interval, line_and_points, panels, text, tips
 from messages import titled
 from prepare import NoData, of_experiment, with_panel
@@ -60,7 +60,7 @@ def who_recalls(rows: pl.DataFrame) -> str | None:
     best = as_well.row(0, named=True)
     same = as_well.filter(pl.col("distance") == best["distance"]).height - 1
     beside = f", {same} more with it" if same else ""
-    return f"{short(best['spec'])} recalls the farthest of the policies that drop tokens, {best['distance']:,.0f} tokens{beside}"
+    return f"{label_of(best['spec'])} recalls the farthest of the policies that drop tokens, {best['distance']:,.0f} tokens{beside}"
 
 
 @figure(
@@ -99,7 +99,7 @@ def fewest_tokens(rows: pl.DataFrame) -> str:
     if reached.is_empty():
         return "No budget reaches the full cache's loss at any distance measured"
     best = reached.row(0, named=True)
-    return (f"{short(best['spec'])} reaches the full cache's loss with the fewest tokens, {best['kept_tokens']:,.0f}, at the "
+    return (f"{label_of(best['spec'])} reaches the full cache's loss with the fewest tokens, {best['kept_tokens']:,.0f}, at the "
             f"longest distance where any does, {best['distance']:,.0f} tokens")  # fmt: skip
 
 

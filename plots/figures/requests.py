@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import altair as alt
 import polars as pl
-from families import short
 from figures.figure import Tables, figure
+from known import label_of, label_text
 from marks import in_focus, legend_focus, panels, scale, text, tips, variant_axis
 from messages import place, titled
 from prepare import NoData, of_experiment, with_absent, with_panel
@@ -34,7 +34,7 @@ def over_time(tables: Tables) -> pl.DataFrame:
     cells = cells.filter(pl.col("variant").is_in(names))
     rows = tables.moments.join(cells.select("run", "cell", where="panel"), on=["run", "cell"], maintain_order="left")
     order = pl.col("variant").replace_strict(names, list(range(len(names))), return_dtype=pl.Int64)
-    return rows.with_columns(order=order, panel="variant").sort("order", "time_s")
+    return rows.with_columns(order=order, panel=label_text()).sort("order", "time_s")
 
 
 def time_axis() -> alt.X:
@@ -62,12 +62,12 @@ def replay_concurrency(tables: Tables):
     first = rows.filter(pl.col("panel") == rows.sort("waiting_p99", descending=True, nulls_last=True)["panel"][0])
     first = first.sort("running_p50", "variant")
     least, most = first.row(0, named=True), first.row(-1, named=True)
-    said = f"{place(first)}{short(most['variant'])} runs {most['running_p50']:,.0f} sequences at once in the median"
+    said = f"{place(first)}{label_of(most['variant'])} runs {most['running_p50']:,.0f} sequences at once in the median"
     if first.height > 1:
-        said += f", {short(least['variant'])} {least['running_p50']:,.0f}"
+        said += f", {label_of(least['variant'])} {least['running_p50']:,.0f}"
     variants = [name for name in tables.style.names if name in set(rows["variant"])]
     base = alt.Chart().encode(
-        variant_axis(sort=variants),
+        variant_axis(variants),
         tooltip=tips(length=False, median="running_p50", p99="running_p99", most="running_peak", waiting_p99="waiting_p99_text",
                      preempted_per_1000="preemptions_per_1000_text", good="good_share_text", times_are="times_from"),
     )  # fmt: skip
@@ -89,9 +89,9 @@ def replay_requests(tables: Tables):
     rows = over_time(tables)
     most = rows.group_by("variant", maintain_order=True).agg(pl.col("running").max(), pl.col("waiting").max())
     least, best = (most.sort("waiting", "variant", descending=down).row(0, named=True) for down in (True, False))
-    said = f"{where(rows) + 'with' if where(rows) else 'With'} {short(least['variant'])} up to {least['waiting']:,.0f} requests wait while {least['running']:,.0f} run"
+    said = f"{where(rows) + 'with' if where(rows) else 'With'} {label_of(least['variant'])} up to {least['waiting']:,.0f} requests wait while {least['running']:,.0f} run"
     if most.height > 1:
-        said += f", with {short(best['variant'])} {best['waiting']:,.0f} while {best['running']:,.0f} run"
+        said += f", with {label_of(best['variant'])} {best['waiting']:,.0f} while {best['running']:,.0f} run"
     both = pl.concat(
         rows.select("variant", "panel", "time_s", kind=pl.lit(kind), requests=pl.col(kind)) for kind in COUNTS
     )
@@ -124,9 +124,9 @@ def replay_memory(tables: Tables):
     if share.is_empty():
         raise NoData("no rows were held")
     least, most = share.row(0, named=True), share.row(-1, named=True)
-    said = f"{where(rows)}{most['share']:.0%} of what {short(most['variant'])} reserves for rows holds none"
+    said = f"{where(rows)}{most['share']:.0%} of what {label_of(most['variant'])} reserves for rows holds none"
     if share.height > 1:
-        said += f", {least['share']:.1%} with {short(least['variant'])}"
+        said += f", {least['share']:.1%} with {label_of(least['variant'])}"
     unit, size = binary_unit(rows.select(pl.max_horizontal(HELD.values())).to_series().max())
     # Stacked here: Vega-Lite would give each variant the others' times, with nothing held at them.
     stacked, below = [], pl.lit(0.0)

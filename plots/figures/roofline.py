@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import altair as alt
 import polars as pl
-from families import short
 from figures.figure import Tables, figure
+from known import label_of
 from marks import panels, scale, text, tips, variant_axis
 from messages import times, titled
 from prepare import NoData, with_absent
@@ -106,7 +106,7 @@ def near_the_roofline(rows: pl.DataFrame) -> str:
     near = rows.filter(pl.col("share") >= 0.7).height
     least = rows.sort("share", "variant").row(0, named=True)
     return (f"{near} of {rows.height} cells reach 70 % of their roofline; the least is {100 * least['share']:.0f} %, "
-            f"{short(least['variant'])} with {least['panel']}, {least['column']}")  # fmt: skip
+            f"{label_of(least['variant'])} with {least['panel']}, {least['column']}")  # fmt: skip
 
 
 def time_table(cells: pl.DataFrame, names: list[str]) -> alt.TopLevelMixin:
@@ -122,7 +122,7 @@ def time_table(cells: pl.DataFrame, names: list[str]) -> alt.TopLevelMixin:
     )
     classes = dict(TIMES.values())
     baselines = rows["versus"].unique()
-    legend = f"attention / {baselines[0] if len(baselines) == 1 else 'baseline'}"
+    legend = f"attention / {label_of(baselines[0]) if len(baselines) == 1 else 'baseline'}"
     written = [text(column, "{:.3f}".format) for column in ("ratio", "ratio_low", "ratio_high")]
     tooltip = tips(versus="versus", ratio="ratio_text", low="ratio_low_text", high="ratio_high_text", time="us_text")
     style = HeatStyle(legend, classes, len(TIMES), tooltip)
@@ -135,7 +135,7 @@ def fastest_and_slowest(rows: pl.DataFrame) -> str | None:
     apart = rows.filter((pl.col("ratio_low") > 1) | (pl.col("ratio_high") < 1)).sort("ratio", "variant")
     if apart.is_empty():
         return "All variants are statistically tied with the baseline" if rows.height else None
-    said = [f"{short(row['variant'])} {times(row['ratio'])} ({row['panel']}, {row['column']})"
+    said = [f"{label_of(row['variant'])} {times(row['ratio'])} ({row['panel']}, {row['column']})"
             for row in (apart.row(0, named=True), apart.row(-1, named=True))]  # fmt: skip
     return f"Times over the baseline's go from {said[0]} to {said[1]}"
 
@@ -196,7 +196,7 @@ def heat_table(rows: pl.DataFrame, names: list[str], style: HeatStyle):
     dark = [name for name, colour in style.classes.items() if is_dark(colour)]
     base = alt.Chart().encode(
         alt.X("column:O", sort=None, axis=alt.Axis(title=None, labelAngle=-60, labelFontSize=10)),
-        variant_axis(sort=variants, longest=44),
+        variant_axis(variants, longest=44),
         tooltip=style.tooltip,
     )
     legend = alt.Legend(title=style.legend, orient="top", columns=style.columns)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import altair as alt
 import polars as pl
-from families import short
 from figures.figure import Tables, figure
-from marks import in_focus, interval, legend_focus, panels, scale, text, tips
+from figures.requests import COLOURS
+from known import called
+from marks import in_focus, interval, legend_focus, panels, scale, text, tips, variant_axis
 from messages import place, titled
 from prepare import of_experiment, with_absent, with_panel
-from style import KINDS, QUIET, binary_unit, bytes_text
+from style import QUIET, binary_unit, bytes_text
 
 ARMS = ("static", "whole")  # the others are numbers of tokens
 PALETTE = ("#D55E00", "#5d6673", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 HELD = {"payload": "payload_mean_bytes", "other": "other_mean_bytes", "cached": "cached_mean_bytes", "slack": "slack_mean_bytes"}
-COLOURS = {"payload": KINDS["payload"], "other": KINDS["metadata"], "cached": "#9fc5b0", "slack": KINDS["slack"]}
 
 
 def arms_of(rows: pl.DataFrame, arm: str = "batching") -> list[str]:
@@ -38,14 +38,13 @@ def by_arm(tables: Tables, experiment: str, value: str, unit: str, heading: str,
     rows = rows.with_columns(*(text(column, said_of) for column in [value, *replayed]), interval(low, high, said_of))
     first = rows.filter(pl.col("panel") == rows["panel"][0]).sort(value, "variant")
     least, most = first.row(0, named=True), first.row(-1, named=True)
-    named = lambda row: f"{short(row['variant'])}, {legend} {row[arm]}"  # noqa: E731
-    said = f"{place(first)}{said_of(least[value])} with {named(least)}"
-    said += f", {said_of(most[value])} with {named(most)}" if first.height > 1 else ""
+    said = f"{place(first)}{heading[0].upper()}{heading[1:]}: {said_of(least[value])} with {called(least)}"
+    said += f"; {said_of(most[value])} with {called(most)}" if first.height > 1 else ""
     arms, variants = arms_of(rows, arm), [name for name in tables.style.names if name in set(rows["variant"])]
     colours = scale({name: PALETTE[i % len(PALETTE)] for i, name in enumerate(arms)})
     more = {"replay": f"{replayed[0]}_text"} if replayed else {}
     base = alt.Chart().encode(
-        alt.Y("variant:N", sort=variants, axis=alt.Axis(title=None, labelFontSize=11)),
+        variant_axis(variants),
         alt.YOffset(f"{arm}:N", sort=arms),
         alt.Color(f"{arm}:N", sort=arms, scale=colours, legend=alt.Legend(title=legend)),
         opacity=in_focus(),
@@ -84,34 +83,34 @@ def serve_tpot(tables: Tables):
     "Bytes held for a running request, by kind", "serving",
     "Shorter is better. Means over the time of all steps of the first repetition, over the mean number of running requests. Slack is "
     "reserved and not filled: the rest of a last block, or of the longest request. Cached are blocks of prefixes that no request uses. "
-    "Free blocks are left out. Of several ways of batching the first one is drawn.",
+    "Free blocks are left out.",
 )
 def serve_held(tables: Tables):
     rows = with_panel(of_experiment(tables.cells, "serve", "running_mean", *HELD.values()))
-    order = pl.col("batching").replace_strict({arm: i for i, arm in enumerate(arms_of(rows))}, return_dtype=pl.Int64)
-    rows = rows.filter(order == order.min().over("panel"), pl.col("running_mean") > 0)
+    rows = rows.filter(pl.col("running_mean") > 0)
+    rows = rows.with_columns(called=pl.Series([called(row) for row in rows.iter_rows(named=True)], dtype=pl.String))
     each = [(kind, pl.col(column) / pl.col("running_mean")) for kind, column in HELD.items()]
     rows = rows.with_columns(held=pl.sum_horizontal(expression for _, expression in each))
     rows = largest_first(rows.sort("held", "variant", maintain_order=True))
     first = rows.filter(pl.col("panel") == rows["panel"][0])
     least, most = first.row(0, named=True), first.row(-1, named=True)
-    said = f"{place(first)}{short(least['variant'])} holds {bytes_text(least['held'])} a running request"
-    said += f", {short(most['variant'])} {bytes_text(most['held'])}" if first.height > 1 else ""
+    said = f"{place(first)}{called(least)} holds {bytes_text(least['held'])} per running request"
+    said += f"; {called(most)} {bytes_text(most['held'])}" if first.height > 1 else ""
     unit, size = binary_unit(rows["held"].max())
     stacked = pl.concat(
-        rows.select("variant", "panel", "batching", kind=pl.lit(kind), order=pl.lit(i), bytes=expression, held_units=expression / size)
+        rows.select("variant", "called", "panel", "batching", kind=pl.lit(kind), order=pl.lit(i), bytes=expression, held_units=expression / size)
         for i, (kind, expression) in enumerate(each)
     ).with_columns(text("bytes", bytes_text))
-    variants = [name for name in tables.style.names if name in set(rows["variant"])]
+    names = rows.sort(pl.col("variant").replace_strict({name: at for at, name in enumerate(tables.style.names)}), "held")["called"].unique(maintain_order=True)
     chart = alt.Chart().mark_bar(stroke=QUIET, strokeWidth=0.5).encode(
-        alt.Y("variant:N", sort=variants, axis=alt.Axis(title=None, labelFontSize=11)),
-        alt.X("sum(held_units):Q", axis=alt.Axis(title=f"held for a running request [{unit}]", tickCount=5)),
+        variant_axis(names, field="called"),
+        alt.X("sum(held_units):Q", axis=alt.Axis(title=f"held per running request [{unit}]", tickCount=5)),
         alt.Color("kind:N", scale=scale(COLOURS), legend=alt.Legend(title="kind")),
         alt.Order("order:Q"),
         opacity=in_focus(),
         tooltip=tips(length=False, batching="batching", kind="kind", bytes="bytes_text"),
     )
-    return titled(panels(chart.add_params(legend_focus("kind")), stacked, height=max(60, 22 * len(variants))), said)
+    return titled(panels(chart.add_params(legend_focus("kind")), stacked, height=max(60, 22 * len(names))), said)
 
 
 @figure(

@@ -6,7 +6,8 @@ import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
 from figures.models import position_range, warning_if_tiny, with_loss_interval
-from families import VariantStyle, short
+from families import VariantStyle
+from known import label_of
 from marks import in_families, in_focus, interval, length_choice, line_and_points, panels, text, tips
 from messages import at_each_length, titled
 from prepare import of_experiment, with_panel
@@ -58,7 +59,7 @@ def stream(tables: Tables):
 def at_the_end(rows: pl.DataFrame) -> str:
     """The lowest and the highest perplexity of the last stretch."""
     rows = rows.filter(pl.col("position") == pl.col("position").max()).sort("perplexity", "variant")
-    said = [f"{short(row['variant'])} has a perplexity of {row['perplexity']:.3g}" for row in rows.rows(named=True)]
+    said = [f"{label_of(row['variant'])} has a perplexity of {row['perplexity']:.3g}" for row in rows.rows(named=True)]
     return said[0] + (f", {said[-1].replace('has a perplexity of', 'one of')}" if len(said) > 1 else "")
 
 

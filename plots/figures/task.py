@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import altair as alt
 import polars as pl
-from families import VariantStyle, short
+from families import VariantStyle, labelled
 from figures.figure import Tables, figure
 from figures.models import series
-from marks import in_focus, interval, legend_focus, length_choice, panels, text, tips
+from known import label_of
+from marks import in_focus, interval, legend_focus, length_choice, panels, text, tips, variant_axis
 from messages import titled
 from prepare import NoData, of_experiment, with_absent
 from ranking import NUMBERS, TEXTS, about_answers
@@ -31,10 +32,9 @@ def task_depth(tables: Tables):
     rows = rows.with_columns(panel=pl.col("asked"), place=pl.format("{}, {} %", length, depth)).sort("seq_len", "depth", maintain_order=True)
     places = rows["place"].unique(maintain_order=True).to_list()
     held = rows.group_by("variant").agg(pl.col("held_bytes_per_token").mean()).sort("held_bytes_per_token", "variant", descending=[True, False])
-    axis = alt.Axis(title=None, labelLimit=0, labelExpr="truncate(datum.label,60,'center')")
     base = alt.Chart().encode(
         alt.X("place:N", sort=places, title="tokens of the context, depth of the line", axis=alt.Axis(labelAngle=0)),
-        alt.Y("variant:N", sort=held["variant"].to_list(), axis=axis),
+        variant_axis(held["variant"], longest=60, grid=False),
         tooltip=task_tips(),
     )
     colour = alt.Color("accuracy:Q", scale=alt.Scale(scheme="blues", domain=[0, 1]), legend=alt.Legend(title=["right", "answers"], format="%"))
@@ -67,7 +67,7 @@ def task_bytes(tables: Tables):
     base = alt.Chart().encode(
         log_axis(alt.X, "held_bytes_per_token", "bytes held per input token, all layers", held), y, tooltip=task_tips(spec="spec")
     )
-    legend = alt.Legend(title=None, orient="top", columns=2, columnPadding=20, labelLimit=0, labelExpr="truncate(datum.label,60,'center')")
+    legend = alt.Legend(title=None, orient="top", columns=2, columnPadding=20, labelLimit=0, labelExpr=labelled(style.names, 60))
     bar = base.encode(alt.Y("accuracy_ci_low:Q", title=ACCURACY), alt.Y2("accuracy_ci_high:Q")).mark_rule(strokeWidth=1.2)
     line = base.mark_line(strokeWidth=1.8).encode(style.colour(legend), style.dash(), opacity=in_focus(), order="held_bytes_per_token:Q")
     point = base.mark_point(size=60, strokeWidth=1.8).encode(style.colour(legend), style.shape(legend), opacity=in_focus())
@@ -111,5 +111,5 @@ def what_is_answered(rows: pl.DataFrame) -> str:
     """Verdicts where most caches were asked, over all questions of the kind."""
     most = rows.group_by("asked", "seq_len").len().sort("len", "asked", "seq_len", descending=[True, False, False]).row(0, named=True)
     there = rows.filter(pl.col("asked") == most["asked"], pl.col("seq_len") == most["seq_len"])
-    said = about_answers(there.unique("spec", maintain_order=True).rows(named=True), lambda row: short(row["spec"]))
+    said = about_answers(there.unique("spec", maintain_order=True).rows(named=True), lambda row: label_of(row["spec"]))
     return f"{said[0].upper()}{said[1:]} ({most['asked']})"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import altair as alt
 import polars as pl
-from families import short
 from figures.figure import Tables, figure
+from known import label_of
 from marks import in_families, in_focus, legend_focus, length_choice, line_and_points, panels, scale, text, tips, variant_axis
 from messages import at_each_length, place, times, titled
 from prepare import NoData, drawable, with_absent, with_panel
@@ -75,7 +75,7 @@ def longest_message(rows: pl.DataFrame) -> str:
     over = times(row["attend_p50_us"] / row["tier_bound_us"])
     limit = {"disk": "reading its file", "memory": "reading its memory", "compute": "computing"}[row["tier_bound"]]
     return (
-        f"{place(longest)}{short(row['variant'])} attends to {row['seq_len']:,.0f} tokens in "
+        f"{place(longest)}{label_of(row['variant'])} attends to {row['seq_len']:,.0f} tokens in "
         f"{microseconds_text(row['attend_p50_us'])}, {over} the time of {limit} alone"
     )
 
@@ -104,7 +104,7 @@ def tier_bytes(tables: Tables):
     variants = [variant for variant in tables.style.names if variant in set(rows["variant"])]
     colours = {tier: colour for tier, (_, colour) in TIERS.items()}
     base = alt.Chart().encode(
-        variant_axis(sort=variants),
+        variant_axis(variants),
         tooltip=tips(tier="tier", held="bytes_text"),
     )
     bars = base.mark_bar(stroke=QUIET, strokeWidth=0.5).encode(
@@ -128,7 +128,7 @@ def least_in_memory(rows: pl.DataFrame) -> str:
     memory = pl.col("bytes_hot") + pl.col("bytes_warm")
     share = memory / (memory + pl.col("bytes_disk"))
     row = rows.with_columns(memory=memory, share=share).sort("share", "memory", maintain_order=True).row(0, named=True)
-    return f"{short(row['variant'])} keeps {bytes_text(row['memory'])} in memory and {bytes_text(row['bytes_disk'])} in a file"
+    return f"{label_of(row['variant'])} keeps {bytes_text(row['memory'])} in memory and {bytes_text(row['bytes_disk'])} in a file"
 
 
 @figure(
@@ -144,9 +144,9 @@ def tier_hidden(tables: Tables):
     rows = with_panel(rows).with_columns(text("disk_hidden_share", "{:.0%}".format), text("read_disk_bytes", bytes_text))
     longest = rows.filter(pl.col("seq_len") == rows["seq_len"].max()).sort("disk_hidden_share", "variant")
     least, most = longest.row(0, named=True), longest.row(-1, named=True)
-    message = f"Attention hides {least['disk_hidden_share']:.0%} ({short(least['variant'])})"
+    message = f"Attention hides {least['disk_hidden_share']:.0%} ({label_of(least['variant'])})"
     if most["variant"] != least["variant"]:
-        message += f" to {most['disk_hidden_share']:.0%} ({short(most['variant'])})"
+        message += f" to {most['disk_hidden_share']:.0%} ({label_of(most['variant'])})"
     message += f" of reading the file at {least['seq_len']:,.0f} tokens"
     style = tables.style.showing(rows["variant"])
     axis = alt.Y("disk_hidden_share", type="quantitative", scale=alt.Scale(domain=[0, 1], nice=False),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import altair as alt
 import polars as pl
-from families import short
 from figures.figure import Tables, figure
+from known import label_of
 from marks import in_families, in_focus, interval, legend_focus, length_choice, line_and_points, panels, scale, text, tips, variant_axis
 from messages import at_each_length, place, slowest_and_fastest, titled
 from prepare import drawable, with_absent, with_panel
+from ranking import rounded
 from style import INK, QUIET, length_axis, log_axis, microseconds_text
 
 # From dark to light, so that the parts keep their order in grey; the cache's are orange.
@@ -64,7 +65,7 @@ def longest_message(rows: pl.DataFrame) -> str:
     longest = panel.filter(pl.col("seq_len") == pl.col("seq_len").max())
     compared, base = slowest_and_fastest(longest), longest.filter(pl.col("verdict") == "baseline")
     of = (base if base.height else longest).row(0, named=True)
-    said = f"{compared}, which" if compared and base.height else short(of["variant"])
+    said = f"{compared}, which" if compared and base.height else label_of(of["variant"])
     rate = f"decodes {rounded(of['tokens_per_s'])} tokens a second at a context of {of['seq_len']:,.0f} tokens"
     return f"{place(longest)}{said} {rate}"
 
@@ -93,7 +94,7 @@ def model_split(tables: Tables):
     found = set(stacked["part"])
     colours = {part: colour for part, (_, colour) in PARTS.items() if part in found}
     base = alt.Chart().encode(
-        variant_axis(sort=variants),
+        variant_axis(variants),
         tooltip=tips(part="part", time="us_text", share_of_the_cache="cache_share_text"),
     )
     bars = base.mark_bar(stroke=QUIET, strokeWidth=0.5).encode(
@@ -111,12 +112,7 @@ def cache_takes(rows: pl.DataFrame) -> str:
     """The cache's share of a step, from the least to the most, of the rows of one length."""
     shares = rows.drop_nulls("cache_share").sort("cache_share")
     least, most = shares.row(0, named=True), shares.row(-1, named=True)
-    said = f"The cache takes {least['cache_share']:.0%} ({short(least['variant'])})"
+    said = f"The cache takes {least['cache_share']:.0%} ({label_of(least['variant'])})"
     if least["variant"] != most["variant"]:
-        said += f" to {most['cache_share']:.0%} ({short(most['variant'])})"
+        said += f" to {most['cache_share']:.0%} ({label_of(most['variant'])})"
     return f"{said} of a step"
-
-
-def rounded(rate: float) -> str:
-    """To three digits, as 3,120 and 5.61."""
-    return f"{float(f'{rate:.3g}'):,.0f}" if rate >= 100 else f"{rate:.3g}"

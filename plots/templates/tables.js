@@ -33,7 +33,7 @@ function filter(table, tools) {
   closeRows(table);
   let shown = 0;
   for (const row of rowsOf(table)) {
-    row.hidden = !row.dataset.variant.toLowerCase().includes(wanted) || facets.some((f) => row.dataset[f.dataset.facet] !== f.value)
+    row.hidden = !`${row.dataset.variant} ${row.cells[0].textContent}`.toLowerCase().includes(wanted) || facets.some((f) => row.dataset[f.dataset.facet] !== f.value)
       || limits.some((limit) => !(Number(row.dataset[limit.dataset.most] ?? NaN) <= limit.valueAsNumber));
     shown += !row.hidden && isChosen(row);
   }

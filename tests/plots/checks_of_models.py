@@ -59,19 +59,11 @@ def check_quality_read(spec, files):
     assert {point[1:3] for point in points(row[:3] for row in front(at))} <= set(drawn(spec, "line", "x", "y"))
 
 
-CALLED = {
-    "contiguous/f16/ada(budget=96)": "ada(budget=96)", "contiguous/f16/h2o(heavy=64,recent=64)": "h2o(heavy=64,recent=64)",
-    "contiguous/f16/snapkv(budget=128) + 1:contiguous/f16/snapkv(budget=64)": "snapkv(budget=128/64)",
-    "contiguous/f16/ring(window=64) + 1:contiguous/f16/duo(retrieval=0)": "ring + duo",
-    "contiguous/f16/duo(retrieval=0.5)": "duo(retrieval=0.5)",
-}  # fmt: skip
-
-
 def check_loss_baseline(spec, files):
     """A panel a task, without the baseline itself; what is ambiguous is grey."""
     rows = [row for row in files.of("quality", "recall") if row["versus"] and row["verdict"] != "baseline"]
     told = lambda row: row["verdict"] if row["verdict"] != "ambiguous" else "statistically tied"
-    name = lambda row: CALLED[row["variant"]]
+    name = lambda row: row["variant"]
     assert title(spec, "x") == "loss less the baseline's [nats]"
     assert drawn(spec, "point", "y", "x", "color") == points((name(row), row["loss_change"], told(row)) for row in rows)
     ends = points((name(row), row["loss_change_ci_low"], row["loss_change_ci_high"], told(row)) for row in rows)
@@ -79,7 +71,7 @@ def check_loss_baseline(spec, files):
     beside = points((name(row), f"{row['held_bytes_per_token']:.0f} B · KL {row['kl_mean']:.2g}") for row in rows)
     assert drawn(spec, "text", "y", "text") == beside
     panels = {"quality": "1,024 tokens of text", "recall": "recall 300 tokens back"}
-    want = points((f"{panels[row['experiment']]} · beside snapkv(budget=96)", name(row)) for row in rows)
+    want = points((f"{panels[row['experiment']]} · beside contiguous f16 snapkv(budget=96)", name(row)) for row in rows)
     assert points((row["panel"], row["called"]) for row in spec["data"]["values"]) == want
 
 

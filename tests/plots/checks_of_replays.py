@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from drawn import drawn, points, title
+from synthetic_shape import in_words
 
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
@@ -78,6 +79,6 @@ def check_acceptance(spec, files):
 def check_serve_held(spec, files):
     unit = UNITS[re.search(r"\[(\w+)\]", title(spec, "x"))[1]]
     kinds = ["payload", "other", "cached", "slack"]
-    cells = [row for row in files.of("serve") if row["batching"] == "static"]
-    want = points((row["variant"], kind, row[f"{kind}_mean_bytes"] / row["running_mean"] / unit) for row in cells for kind in kinds)
+    cells = files.of("serve")
+    want = points((f"{in_words(row['variant'])}, batching {str(row['batching']).removesuffix('.0')}", kind, row[f"{kind}_mean_bytes"] / row["running_mean"] / unit) for row in cells for kind in kinds)
     assert drawn(spec, "bar", "y", "color", "x") == want

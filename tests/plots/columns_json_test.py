@@ -34,14 +34,14 @@ def entry(name, kind, *aliases):
 
 
 def test_types_come_from_columns_json(tmp_path):
-    described = [entry("label", "text"), entry("hits", "integer")]
-    cells = load_run(change(synthetic_run(tmp_path / "run"), described, label="42", hits="7"), "run").cells
-    assert (cells["label"][0], cells["hits"][0]) == ("42", 7)
+    described = [entry("state", "text"), entry("hits", "integer")]
+    cells = load_run(change(synthetic_run(tmp_path / "run"), described, state="42", hits="7"), "run").cells
+    assert (cells["state"][0], cells["hits"][0]) == ("42", 7)
 
 
 def test_a_column_that_columns_json_lacks_is_a_number_unless_its_first_value_is_a_word(tmp_path):
-    cells = load_run(change(synthetic_run(tmp_path / "run"), label="warm", hits="7"), "run").cells
-    assert (cells["label"][0], cells["hits"][0]) == ("warm", 7)
+    cells = load_run(change(synthetic_run(tmp_path / "run"), state="warm", hits="7"), "run").cells
+    assert (cells["state"][0], cells["hits"][0]) == ("warm", 7)
 
 
 @pytest.mark.parametrize("lacks", ["columns.json", "axes", "stages"])

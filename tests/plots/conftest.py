@@ -10,6 +10,14 @@ from synthetic import CROSSING, SWEPT, synthetic_run
 sys.path.insert(0, str(PLOTS))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def no_labels():
+    """Those of the folders that another file has read."""
+    from known import LABELS
+
+    LABELS.clear()
+
+
 @pytest.fixture(scope="session")
 def browser():
     with chromium() as running:

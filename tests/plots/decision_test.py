@@ -178,6 +178,29 @@ def test_more_is_better_of_a_rate():
     assert [row["variant"] for row in best.rows] == ["b", "c", "a"] and [row["variant"] for row in best.tied] == ["c"]
 
 
+def test_what_requests_got_stands_in_the_table_by_cache_and_batching():
+    of_arms = {"static": 1.5, "64": 2.0}
+    served = {"experiment": "serve", "workload": "model", "status": "ok", "layers": 1, "kv_heads": 2, "head_dim": 64, "batch": 8, "seq_len": 8192,
+              "bytes_payload": None, "requests": 8, "refused": 0, "prompt_p50_tokens": 81, "output_p50_tokens": 16, "held_peak_bytes": 2**20}  # fmt: skip
+    made = pl.DataFrame([
+        with_stages({"run": "a", "variant": variant, "batching": arm, **served, "requests_per_s": rate, "served_tokens_per_s": 1234.5,
+                     **{f"ttft_p{p}_s": p / 100 / rate for p in (50, 90, 99)}, **{f"tpot_p{p}_ms": p * rate for p in (50, 90, 99)}})
+        for variant in ("paged/f16", "paged/q8_0") for arm, rate in of_arms.items()
+    ], schema_overrides={"bytes_payload": pl.Float64})  # fmt: skip
+    learn_names(["paged/f16", "paged/q8_0"], labels={"paged/f16": "paged f16", "paged/q8_0": "paged q8_0"})
+    (point,) = points(made)
+    assert point.place == "8 requests of 81 + 16 tokens (p50)"
+    assert {line.name for line in point.lines} == {f"{label}, batching {arm}" for label in ("paged f16", "paged q8_0") for arm in of_arms}
+    assert [heading.words for heading in point.headings[1:]] == ["requests/s", "good requests/s", "tokens/s", "TTFT, p99", "TPOT, p99", "held at the peak"]
+    assert [(cell.text, cell.below) for cell in point.lines[0].cells[1:5]] == [
+        ("not recorded", ""), ("1,230", ""), ("0.495 s", "0.25 s · 0.45 s"), ("198 ms", "100 ms · 180 ms")
+    ]  # fmt: skip
+    most, first, further = point.sentences
+    assert most.startswith("With 8 requests of 81 + 16 tokens (p50), `paged f16, batching 64` serves most: 2 requests per second;")
+    assert first.startswith("`paged f16, batching 64` has the shortest time to the first token, p99: 0.495 s;")
+    assert further.startswith("`paged f16, batching static` has the shortest time per further token, p99: 148 ms;")
+
+
 def test_the_least_error_of_few_bits_is_said():
     made = cells().with_columns(bits_per_value=pl.Series([32.0, 32, 32, 16, 4.5, 5, 16, 16]))
     assert points(made)[0].sentences[1] == "`contiguous/q4_0` has the least error of those with at most 5 bits a value: 0.1."

@@ -28,6 +28,7 @@ from figures.batch import cost_of_padding
 from figures.list import FIGURES
 from support import reported
 from synthetic import synthetic_run
+from synthetic_shape import in_words
 
 FLOOR = 1e-9  # smaller errors are drawn there, as the charts say
 
@@ -62,7 +63,7 @@ def check_latency(spec, files):
 
 def check_ratio(spec, files):
     cells = [row for row in files.common() if row["ratio_p50"]]
-    assert title(spec, "x") == f"time / {BASELINE}"
+    assert title(spec, "x") == f"time / {in_words(BASELINE)}"
     want = points((row["variant"], row["ratio_p50"], row["verdict"]) for row in cells)
     assert drawn(spec, "point", "y", "x", "color") == want
     want = points((row["variant"], row["ratio_ci_low"], row["ratio_ci_high"]) for row in cells)
@@ -236,7 +237,7 @@ def check_eval_heads(spec, files):
     same = defaultdict(list)
     for cell in files.of("eval"):
         same[cell["err_rel_l2"]].append(cell["variant"])  # in the synthetic run, what has one error has all
-    drawn_ones = {min(variants): f"{min(variants)}{f' +{len(variants) - 1}' if variants[1:] else ''}" for variants in same.values()}
+    drawn_ones = {min(variants): f"{in_words(min(variants))}{f' +{len(variants) - 1}' if variants[1:] else ''}" for variants in same.values()}
     want = points((f"{drawn_ones[cell['variant']]}: {cell['err_rel_l2']:.2g}", head["layer"], head["q_head"],
                    head["err_rel_l2"] / cell["err_rel_l2"]) for cell, head in files.heads if cell["variant"] in drawn_ones)  # fmt: skip
     assert sorted(len(variants) for variants in same.values()) == [1, 1, 4]
@@ -259,7 +260,7 @@ def check_checkpoint(spec, files):
 def arm(row):
     if row["chunk_tokens"] is None:
         return row["arm"]
-    return f"{'' if row['arm'] == 'chunked' else 'materialised, '}chunks of {row['chunk_tokens']:.0f} tokens"
+    return f"{row['arm'].replace('_', ' ')} by {row['chunk_tokens']:.0f} tokens"
 
 
 def check_prefill_workspace(spec, files):

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import re
 from pathlib import Path
 
 import polars as pl
+import pytest
 from data import load_run
 from figures.budget import best_policies
+from figures.list import FIGURES
 from figures.models import by_kept_tokens, warning_if_tiny
 from figures.prefill import prefill_arms
 from figures.recall import by_budget
+from pictures import to_svg
 from prepare import measured, of_experiment, with_panel
-from report import tables_of
+from report import specification, tables_of
 from support import left_out, reported
 from synthetic import synthetic_run
 from synthetic_models import MODEL_SERIES
@@ -38,7 +43,7 @@ def test_later_experiments_do_not_disturb_the_others(tmp_path):
 def test_prefill_has_a_line_an_arm(tmp_path):
     run = load_run(synthetic_run(tmp_path / "run", lengths=(256, 1024), later=True), "run")
     arms = prefill_arms(measured(run.cells), "prefill_p50_us")
-    chunks = {"materialised, chunks of 64 tokens", "chunks of 64 tokens", "chunks of 128 tokens"}
+    chunks = {"materialised chunked by 64 tokens", "chunked by 64 tokens", "chunked by 128 tokens"}
     assert set(arms["arm_text"]) == {"materialised", "tiled", *chunks}
     assert arms["panel"].n_unique() == 1
     assert set(tables_of([run]).common["seq_len"]) == {256, 1024}
@@ -77,6 +82,23 @@ def test_policies_that_are_equally_good_are_named_together():
     clear = rows("sinks", {"a": 1.0, "b": 1.03, "c": 2.0})
     alike = rows("gaussian", dict.fromkeys("abcde", 1.0))
     lone = [{"panel": "sinks", "seq_len": 512, "variant": "codec", "error": 0.001}]
-    names = {name: name.upper() for name in [*"abcde", "codec"]}
-    said = best_policies(pl.DataFrame(clear + alike + lone), names)
-    assert said == {512: "Least error of the policies at 512 tokens: sinks: A, B; no policy stands out on gaussian"}
+    said = best_policies(pl.DataFrame(clear + alike + lone))
+    assert said == {512: "Least error of the policies at 512 tokens: sinks: a, b; no policy stands out on gaussian"}
+
+
+def test_caches_have_one_label_each_in_all_that_is_committed():
+    labels = {}
+    for path in sorted((ROOT / "results").glob("*/*/cells.csv")):
+        with path.open(newline="") as file:
+            for row in csv.DictReader(file):
+                if row.get("placement"):
+                    assert labels.setdefault(row["variant"], row["label"]) == row["label"] != "", f"{path}: {row['variant']}"
+    assert len(labels) > 300 and len(set(labels.values())) == len(labels)
+    assert (labels["contiguous"], labels["paged/q8_0"], labels["contiguous/kivi(bits=2,residual=0)"]) == ("contiguous f32", "paged q8_0", "kivi 2-bit")
+
+
+@pytest.mark.parametrize(("folder", "name"), [("epyc-2core/budget", "budget"), ("epyc-4core/selection", "recall_budget"), ("epyc-2core/tasks", "task_bytes")])
+def test_no_chart_shows_a_spec_or_a_placeholder(folder, name):
+    (figure,) = [figure for figure in FIGURES if figure.name == name]
+    shown = re.findall(r"<text[^>]*>([^<]*)", to_svg(specification(figure, tables_of([load_run(ROOT / "results" / folder, "run")]), [])))
+    assert shown and not [words for words in shown if "{" in words or "contiguous/" in words or "(budget" in words]

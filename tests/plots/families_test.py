@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import polars as pl
 import pytest
-from figures.beside_baseline import in_short
-from families import MOST_IN_A_PANEL, VariantStyle, baseline_of, fitting, groups, short, swept_parameter
-from known import parameters
+from families import MOST_IN_A_PANEL, VariantStyle, baseline_of, fitting, groups, labelled, swept_parameter
+from known import called, label_of, parameters
 from labels import spread, with_point_labels
 from marks import in_families
 from messages import count_of_verdicts, slowest_and_fastest, times
@@ -27,7 +28,7 @@ def names_known():
     blocks = [f"paged(block={block})/{codec}" for block in (1, 8, 64) for codec in ("kivi(bits=2)", "kivi(bits=4)", "kivi(bits=8)")]
     others = ["contiguous/f16", "contiguous/q8_0/full", "paged/q8_0/full", "doubling", "doubling(read=copy)", "tiered(hot=128)"]
     families = [f"paged(block={block})/q4_0/full" for block in range(100, 110)]
-    learn_names([*MANY, *SWEPT, *EXCEPT, MIXED, MIXED.replace("(budget=128)", "", 1), *tiers, *blocks, *others, *families, "paged/f16/unheard_of(rows=3)"])
+    learn_names([*MANY, *SWEPT, *EXCEPT, MIXED, *tiers, *blocks, *others, *families, "paged/f16/unheard_of(rows=3)"])
 
 
 def test_stages_decide_the_panel_not_the_form_of_a_name():
@@ -42,27 +43,15 @@ def test_a_splits_codecs_keep_their_parameters():
     assert parameters("split(k=f16,v=turbo(bits=3,norm=on))") == {"k": "f16", "v": "turbo(bits=3,norm=on)"}
 
 
-def test_layers_that_differ_are_named_with_what_differs():
-    assert short(EXCEPT[0]) == "contiguous/f16/quest(top=0.06) + 0-1"
-    assert short(MIXED) == "paged/f16/snapkv(budget=128) + 1:snapkv(budget=96) + 2,4:snapkv"
-    assert list(VariantStyle(EXCEPT).short_names().values()) == [f"contiguous/f16/quest(top={top}) + 0-1" for top in ("0.06", "0.25")]
-    assert in_short(MIXED.replace("(budget=128)", "", 1)) == "snapkv(budget=default/96/default)"
-    assert in_short(MIXED) == "snapkv(budget=128/96/default)"
-
-
-def test_short_names_leave_out_what_is_as_by_default():
-    assert short("contiguous/f32/full") == "contiguous"
-    assert short("contiguous/q8_0/full", BASELINE) == "q8_0"
-    assert short("paged/q8_0/full", BASELINE) == "paged/q8_0"
-    names = VariantStyle(["doubling", "doubling(read=copy)", "tiered(hot=128)"]).short_names()
-    assert names == {"doubling": "doubling", "doubling(read=copy)": "doubling(read=copy)", "tiered(hot=128)": "tiered"}
-
-
-def test_short_names_tell_variants_apart_by_what_they_do_not_share():
-    tiers = [f"tiered(hot=2048,warm=4096{rest})/f16" for rest in ("", ",io=direct", ",io=direct,link_gbps=1")]
-    names = VariantStyle([*tiers, "contiguous/f16"]).short_names()
-    assert list(map(names.get, tiers)) == ["tiered/f16", "tiered(io=direct)/f16", "tiered(io=direct,link_gbps=1)/f16"]
-    assert names["contiguous/f16"] == "contiguous/f16"
+def test_names_are_the_labels_that_the_program_wrote():
+    by_budget = {"contiguous/h2o(heavy=8,recent=8)": "f32 h2o 8+8", "contiguous/h2o(heavy=16,recent=16)": "f32 h2o 16+16"}
+    rings = {"contiguous/ring(window=60,sinks=4)": "f32 ring 60 sinks 4", "contiguous/ring(window=124,sinks=4)": "f32 ring 124 sinks 4"}
+    series = ["contiguous/h2o(heavy={budget/2},recent={budget/2})", "contiguous/ring(window={budget-4},sinks=4)"]
+    learn_names([*by_budget, *rings], labels={**by_budget, **rings}, series=dict(zip([*by_budget, *rings], [series[0]] * 2 + [series[1]] * 2)))
+    assert [label_of(name) for name in (*by_budget, *series)] == ["f32 h2o 8+8", "f32 h2o 16+16", "f32 h2o", "f32 ring sinks 4"]
+    assert label_of(MIXED) == MIXED  # an earlier version wrote no labels
+    assert "{budget" not in labelled(series, 48).replace(json.dumps(series[0]), "").replace(json.dumps(series[1]), "")
+    assert called({"variant": "contiguous/ring(window=60,sinks=4)", "batching": "128", "chunk_tokens": 64.0}) == "f32 ring 60 sinks 4, batching 128 by 64 tokens"
 
 
 def test_labels_that_are_cut_still_differ():

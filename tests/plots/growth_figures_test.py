@@ -31,10 +31,10 @@ def test_growth_totals_tell_linear_from_quadratic(tmp_path):
     assert 3.8 < total["concat/f32/full", 4096] / total["concat/f32/full", 2048] < 4
     assert 1.9 < total["doubling/f32/full", 4096] / total["doubling/f32/full", 2048] < 2.1
     said = against_baseline(totals, "contiguous/f32/full")
-    assert said.startswith("Time of all 4,096 appends over that of contiguous: concat 84× (75–100), doubling(read=copy) 67× "), said
+    assert said.startswith("Time of all 4,096 appends over that of contiguous f32: concat f32 84× (75–100), doubling(read=copy) f32 67× "), said
     over = pl.col("append_total_ratio_p50") / pl.col("append_total_ratio_p50").max().over("seq_len")
     near = totals.with_columns(append_total_ratio_p50=over, append_total_ratio_ci_low=0.5 * over, append_total_ratio_ci_high=1.5 * over)
-    assert "concat, " in (said := against_baseline(near, "contiguous/f32/full")) and said.endswith("statistically tied with it")
+    assert "concat f32, " in (said := against_baseline(near, "contiguous/f32/full")) and said.endswith("statistically tied with it")
 
 
 def test_a_run_whose_steps_are_not_there_is_no_run_that_was_not_made(tmp_path):

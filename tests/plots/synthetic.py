@@ -25,7 +25,7 @@ from synthetic_models import (
     text_rows,
     whole_model_cells,
 )
-from synthetic_shape import HEAD_DIM, KV_HEADS, LAYERS, MODEL_LAYERS, Q_HEADS, described, with_stages
+from synthetic_shape import HEAD_DIM, KV_HEADS, LAYERS, MODEL_LAYERS, Q_HEADS, described, in_words, with_stages
 from synthetic_peers import peer_cells
 from synthetic_replay import hit_rows, moment_rows, replay_cells, serve_cells, speculate_cells
 from synthetic_tiers import tier_cells
@@ -102,7 +102,7 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
     ):
         cells.append(dict(cells[0], cell=status, variant=f"paged(block=16)/{status}", status=status, reason=reason,
                           step_p50_us="", verdict=""))  # fmt: skip
-    cells = [with_stages(cell) for cell in cells]
+    cells = [{**with_stages(cell), "label": in_words(cell["variant"])} for cell in cells]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "columns.json").write_text(json.dumps(described()))
     write_csv(folder / "cells.csv", list(dict.fromkeys(name for cell in cells for name in cell)), cells)

@@ -41,14 +41,22 @@ def with_stages(cell: dict) -> dict:
             "oracle": "reads every row to choose" if found["selection"].startswith("topk") else None, "bits_per_value": BITS.get(found["codec"], "")}
 
 
+def in_words(variant: str) -> str:
+    """What the program would write as its label, for these tests: the stages that are no defaults, with spaces between."""
+    cell = with_stages({"variant": variant})
+    said = [cell[stage] for stage, usual in (("codec", ""), ("retention", "full"), ("selection", "all")) if cell[stage] not in (usual, "")]
+    return " ".join(filter(None, [cell["placement"], *said, cell["layer_specs"]])) or variant
+
+
 # Titles of a panel, by axis; None where values lie within a panel.
 AXES = {
     "device": "{}", "experiment": "{}", "phase": "{}", "workload": "{}", "layers": "{} layers", "q_heads": "{} query heads",
     "kv_heads": "{} KV heads", "head_dim": "head dim {}", "batch": "batch {}", "threads": "{} threads", "seq_len": None,
-    "lengths": None, "chunk_tokens": None, "distance": None, "passage_tokens": "passage of {} tokens", "temperature": None,
+    "lengths": None, "chunk_tokens": "by {} tokens", "distance": None, "passage_tokens": "passage of {} tokens", "temperature": None,
     "task": "{}", "query": "question {} compression", "depth": "depth {} %",
-    "arrivals": "{}", "machine": "{} of memory", "step_tokens": "steps of {} tokens", "batching": None, "proposed_tokens": None,
+    "arrivals": "{}", "machine": "{} of memory", "step_tokens": "steps of {} tokens", "batching": "batching {}", "proposed_tokens": "drafts of {} tokens",
 }  # fmt: skip
+ARMS = ("chunk_tokens", "batching", "proposed_tokens")  # parts of a row's name
 WRITERS = {"perplexity": ["quality", "recall", "stream"], "common_tokens_p50": ["generate"], "running_p50": ["replay"], "replay_tpot_p99_ms": ["serve"],
            "acceptance": ["speculate"]}  # fmt: skip
 TEXTS = """cell variant device experiment phase workload lengths arm status reason kernel bound cold_bound series versus verdict batching
@@ -58,7 +66,8 @@ TEXTS = """cell variant device experiment phase workload lengths arm status reas
 
 HEADINGS = {"step_p50_us": "step, p50", "prefill_p50_us": "prompt, p50", "ratio_p50": "time / baseline", "append_total_us": "all appends",
             "append_total_ratio_p50": "all appends / baseline", "held_bytes_per_token": "bytes a token", "bits_per_value": "bits",
-            "err_rel_l2": "error, rel. L2", "kl_mean": "KL, mean"}  # fmt: skip
+            "err_rel_l2": "error, rel. L2", "kl_mean": "KL, mean", "requests_per_s": "requests/s", "goodput_per_s": "good requests/s",
+            "served_tokens_per_s": "tokens/s", "ttft_p99_s": "TTFT, p99", "tpot_p99_ms": "TPOT, p99", "held_peak_bytes": "held at the peak"}  # fmt: skip
 
 
 def described() -> list[dict]:
@@ -66,16 +75,16 @@ def described() -> list[dict]:
     names = dict.fromkeys([*TEXTS, *AXES, *WRITERS, *HEADINGS])
     return [
         {"name": name, "type": "text" if name in TEXTS else "number", "experiments": WRITERS.get(name, []), "heading": HEADINGS.get(name, ""),
-         **({"axis": True} if name in AXES else {}), **({"title": AXES[name]} if AXES.get(name) else {})}
+         **({"axis": True} if name in AXES else {}), **({"title": AXES[name]} if AXES.get(name) else {}), **({"arm": True} if name in ARMS else {})}
         for name in sorted(names, key=lambda name: list(AXES).index(name) if name in AXES else -1)
     ]  # fmt: skip
 
 
-def learn_names(names) -> None:
+def learn_names(names, labels={}, series={}) -> None:
     """As if a folder with these variants had been read."""
     from columns import Column
     from known import learn
 
-    axes = {name: Column(name, is_axis=True, title=title or "") for name, title in AXES.items()}
+    axes = {name: Column(name, "text" if name in TEXTS else "number", is_axis=True, title=title or "", is_arm=name in ARMS) for name, title in AXES.items()}
     axes |= {name: Column(name, heading=heading) for name, heading in HEADINGS.items()}
-    learn(pl.DataFrame([with_stages({"variant": name}) for name in ["contiguous", *names]], infer_schema_length=None), axes)
+    learn(pl.DataFrame([with_stages({"variant": name, "label": labels.get(name), "series": series.get(name, name)}) for name in ["contiguous", *names]], infer_schema_length=None), axes)

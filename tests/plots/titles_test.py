@@ -79,7 +79,7 @@ def test_what_the_least_read_selection_loses_and_who_is_told_apart_is_said(drawn
     quest = [row for row in files.of("quality", "recall") if "/quest(top=0.1)" in row["variant"]]
     ends = [f"{row['loss_change']:.2g}" for row in quest]
     said = re.findall(r"([\d.]+)(?: nats)? \([\d.]+ to [\d.]+\)", titles["quality_read"])
-    assert titles["quality_read"].startswith("Of the selections, f16/quest(top=0.1) reads least and loses ") and sorted(said) == sorted(ends)
+    assert titles["quality_read"].startswith("Of the selections, contiguous f16 quest(top=0.1) reads least and loses ") and sorted(said) == sorted(ends)
     part = [row for row in files.of("quality", "recall") if "/quest(" in row["variant"] or row["kept_tokens"] < row["seq_len"]]
     alike = sum(row["verdict"] != "worse" for row in part)
     assert 0 < alike < len(part) and f"; {alike} of {len(part)} caches" in titles["quality_read"]
@@ -101,9 +101,10 @@ def test_budgets_of_other_bytes_are_not_in_the_title(drawn):
     """In synthetic_models.BESIDE duo holds twice the baseline's bytes, and h2o has no budgets by layer or head."""
     titles, _ = drawn
     assert titles["loss_baseline"] == (
-        "Budgets by layer or head beside uniform snapkv of the same bytes; 1,024 tokens of text: snapkv(budget=128/64) loses "
-        "0.12 nats more (0.02 to 0.22), 2 of 3 statistically tied; recall 300 tokens back: ring + duo loses 0.2 nats less "
-        "(0.1 to 0.3), snapkv(budget=128/64) loses 0.4 nats more (0.3 to 0.5), 1 of 3 statistically tied"
+        "Budgets by layer or head beside uniform contiguous f16 snapkv(budget=96) of the same bytes; 1,024 tokens of text: contiguous f16 "
+        "snapkv(budget=128) 1:contiguous/f16/snapkv(budget=64) loses 0.12 nats more (0.02 to 0.22), 2 of 3 statistically tied; recall 300 "
+        "tokens back: contiguous f16 ring(window=64) 1:contiguous/f16/duo(retrieval=0) loses 0.2 nats less (0.1 to 0.3), contiguous f16 "
+        "snapkv(budget=128) 1:contiguous/f16/snapkv(budget=64) loses 0.4 nats more (0.3 to 0.5), 1 of 3 statistically tied"
     )
 
 

@@ -48,7 +48,7 @@ std::string half_a_step(std::span<const results::Row* const> cells) {
   const results::Row* most = nullptr;  // the largest share below a half
   int below = 0;
   for (const auto& [name, own] : grouped(timed, [](const results::Row& row) {
-         return row[results::kVariant] + ", batch " + results::text_of(row[results::kBatch]);
+         return results::label_of(row) + ", batch " + results::text_of(row[results::kBatch]);
        })) {
     const std::string where = crossing(own);
     if (!where.empty()) text += (text.empty() ? "" : "; ") + name + " " + where;
@@ -60,7 +60,7 @@ std::string half_a_step(std::span<const results::Row* const> cells) {
     text += (text.empty() ? "at no context that was measured"
                           : "; not at the contexts measured: " + std::to_string(below) + " more") +
             std::string(", at most ") + percent((*most)[experiments::kCacheShare]) + " (" +
-            (*most)[results::kVariant] + ", " + results::text_of((*most)[results::kSeqLen]) + " tokens)";
+            results::label_of(*most) + ", " + results::text_of((*most)[results::kSeqLen]) + " tokens)";
   }
   return timed.empty() ? "" : "The cache takes half of a step: " + text + "\n";
 }

@@ -30,14 +30,6 @@ ClockConfig read_clock(Section& section, const std::string& key, const ClockConf
   return clock;
 }
 
-LimitConfig read_limit(Section& section, const std::string& key, const LimitConfig& fallback) {
-  Section limit = section.section(key);
-  const LimitConfig read{.ttft_s = limit.number("ttft_s", fallback.ttft_s, 0.0, 1e9),
-                         .tpot_ms = limit.number("tpot_ms", fallback.tpot_ms, 0.0, 1e9)};
-  limit.refuse_the_rest();
-  return read;
-}
-
 }  // namespace
 
 const config::Axis<std::string> kMemoryAxis{kMachine,
@@ -66,8 +58,6 @@ const config::Key<std::vector<int64_t>> kPrefixBlocksKey{"prefix_blocks",
                                                          "blocks of hit-rate curves; none: the trace's own"};
 const config::Key<ClockConfig> kClockKey{
     "device", SharedTable::kOwn, {}, read_clock, "source of a step's time"};
-const config::Key<LimitConfig> kLimitKey{
-    "limit", SharedTable::kOwn, {}, read_limit, "limits of a good request"};
 
 void check_replay_keys(const Section& own, const config::ExperimentConfig& sweep) {
   const config::Settings& r = sweep.settings;

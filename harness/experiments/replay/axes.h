@@ -17,16 +17,11 @@ struct ClockConfig {
   std::string measured;
   double read_gbps = 0.0, flops = 0.0, link_gbps = 0.0;
 };
-// A request within both limits is goodput.
-struct LimitConfig {
-  double ttft_s = 10.0, tpot_ms = 100.0;
-};
 
 extern const config::Key<std::string> kPreemptKey;
 extern const config::Key<int64_t> kWeightsKey;
 extern const config::Key<std::vector<int64_t>> kPrefixBlocksKey;
 extern const config::Key<ClockConfig> kClockKey;
-extern const config::Key<LimitConfig> kLimitKey;
 
 inline constexpr const config::AnyAxis* kReplayAxes[] = {&kTraceAxis, &kArrivalsAxis, &kMemoryAxis,
                                                          &kReplayStepTokensAxis};

@@ -47,23 +47,12 @@ inline constexpr results::NumberColumn kWaitP99SCiLow{
     "wait_p99_s_ci_low", "s", "lower end of the 95 % interval of wait_p99_s (bootstrap over clusters)"};
 inline constexpr results::NumberColumn kWaitP99SCiHigh{"wait_p99_s_ci_high", "s",
                                                        "upper end of the 95 % interval of wait_p99_s"};
-inline constexpr results::NumberColumn kLimitTtftS{"limit_ttft_s", "s",
-                                                   "limit of a good request's time to the first token"};
-inline constexpr results::NumberColumn kLimitTpotMs{
-    "limit_tpot_ms", "ms", "limit of a good request's mean time of each further token"};
 inline constexpr results::NumberColumn kGoodShare{"good_share", "1",
                                                   "good requests / all, refused ones included"};
 inline constexpr results::NumberColumn kGoodShareCiLow{
     "good_share_ci_low", "1", "lower end of the 95 % interval of good_share (bootstrap over clusters)"};
 inline constexpr results::NumberColumn kGoodShareCiHigh{"good_share_ci_high", "1",
                                                         "upper end of the 95 % interval of good_share"};
-inline constexpr auto kGoodputPerS =
-    results::NumberColumn{"goodput_per_s", "1/s", "good requests / served_s"}.called("good requests/s");
-inline constexpr results::NumberColumn kGoodputPerSCiLow{
-    "goodput_per_s_ci_low", "1/s",
-    "lower end of the 95 % interval of goodput_per_s: good_share's at the same rate"};
-inline constexpr results::NumberColumn kGoodputPerSCiHigh{"goodput_per_s_ci_high", "1/s",
-                                                          "upper end of the 95 % interval of goodput_per_s"};
 inline constexpr auto kReplayColumns = results::column_list(
     kArrivals, kMachine, kWeightsHeldBytes, kRoomBytes, kStepTokens, kPreempt, kRequests, kTraceS,
     kPromptP50Tokens, kPromptP99Tokens, kOutputP50Tokens, kOutputP99Tokens, kDistinctShare, kClusters,

@@ -15,9 +15,10 @@ extern const config::Key<double> kLengthScaleKey, kRateScaleKey;
 
 inline constexpr const config::AnyAxis* kServeAxes[] = {&kTraceAxis, &kArrivalsAxis, &kRoomAxis,
                                                         &kSharingAxis};
-inline constexpr const config::AnyKey* kServeKeys[] = {
-    &kBatchingKey,      &kContextTokensKey, &kLengthScaleKey, &kRateScaleKey,  &kPromptLengthsKey,
-    &kOutputLengthsKey, &kPrefixKey,        &kRequestsKey,    &kMaxRunningKey, &kWatermarkKey};
+inline constexpr const config::AnyKey* kServeKeys[] = {&kBatchingKey,  &kContextTokensKey, &kLengthScaleKey,
+                                                       &kRateScaleKey, &kPromptLengthsKey, &kOutputLengthsKey,
+                                                       &kPrefixKey,    &kRequestsKey,      &kMaxRunningKey,
+                                                       &kWatermarkKey, &kLimitKey};
 
 // "whole" and "static" have no limit of a step's tokens.
 planner::SchedulerSettings scheduler_of(const std::string& batching);

@@ -11,7 +11,8 @@ inline constexpr auto kBatching =
         "batching", "",
         "static (batches that begin and end together, prompts padded to the longest), whole (continuous "
         "batches, prompts whole), or the largest number of tokens in a step of continuous batches"}
-        .axis("batching {}", true)
+        .axis("batching {}")
+        .arm()
         .swept_by("batching");
 inline constexpr auto kSharing =
     results::TextColumn{"sharing", "", "on: prompts that begin alike share blocks of rows"}
@@ -33,7 +34,8 @@ inline constexpr results::IntegerColumn kRoundedAnswers{
     "rounded_answers", "",
     "requests whose answer leaves the one alone at a token whose margin is within rounding; most of all "
     "repetitions"};
-inline constexpr results::NumberColumn kRequestsPerS{"requests_per_s", "1/s", "answered requests / served_s"};
+inline constexpr auto kRequestsPerS =
+    results::NumberColumn{"requests_per_s", "1/s", "answered requests / served_s"}.called("requests/s");
 inline constexpr results::NumberColumn kRequestsPerSCiLow{
     "requests_per_s_ci_low", "1/s", "lower end of the 95 % interval of requests_per_s (over repetitions)"};
 inline constexpr results::NumberColumn kRequestsPerSCiHigh{
@@ -91,12 +93,13 @@ inline constexpr auto kServeColumns = results::column_list(
     kRefused, kRunningMean, kRunningP50, kRunningP99, kRunningPeak, kWaitingP50, kWaitingP99, kWaitingPeak,
     kPoolBlocks, kHeldPeakBytes, kHeldMeanBytes, kPayloadMeanBytes, kSlackMeanBytes, kOtherMeanBytes,
     kCachedMeanBytes, kFragmentationShare, kPreemptions, kPreemptionsPer1000, kRecomputedTokens, kHitRate,
-    kPaddingShare, kTimesFrom, kServedS, kRequestsPerS, kRequestsPerSCiLow, kRequestsPerSCiHigh,
-    kServedTokensPerS, kServedTokensPerSCiLow, kServedTokensPerSCiHigh, kTtftP50S, kTtftP50SCiLow,
-    kTtftP50SCiHigh, kTtftP90S, kTtftP99S, kTtftP99SCiLow, kTtftP99SCiHigh, kTpotP50Ms, kTpotP50MsCiLow,
-    kTpotP50MsCiHigh, kTpotP90Ms, kTpotP99Ms, kTpotP99MsCiLow, kTpotP99MsCiHigh, kProjectionsTimeShare,
-    kAttentionTimeShare, kSchedulingTimeShare, kClockResidual, kReplayTtftP50S, kReplayTtftP99S,
-    kReplayTpotP50Ms, kReplayTpotP99Ms, kReplayServedS, kReplayPreemptions, kReplayHitRate, kReplayErrorP50,
-    kReplayErrorMax, kReplayCounts);
+    kPaddingShare, kTimesFrom, kServedS, kLimitTtftS, kLimitTpotMs, kGoodputPerS, kGoodputPerSCiLow,
+    kGoodputPerSCiHigh, kRequestsPerS, kRequestsPerSCiLow, kRequestsPerSCiHigh, kServedTokensPerS,
+    kServedTokensPerSCiLow, kServedTokensPerSCiHigh, kTtftP50S, kTtftP50SCiLow, kTtftP50SCiHigh, kTtftP90S,
+    kTtftP99S, kTtftP99SCiLow, kTtftP99SCiHigh, kTpotP50Ms, kTpotP50MsCiLow, kTpotP50MsCiHigh, kTpotP90Ms,
+    kTpotP99Ms, kTpotP99MsCiLow, kTpotP99MsCiHigh, kProjectionsTimeShare, kAttentionTimeShare,
+    kSchedulingTimeShare, kClockResidual, kReplayTtftP50S, kReplayTtftP99S, kReplayTpotP50Ms,
+    kReplayTpotP99Ms, kReplayServedS, kReplayPreemptions, kReplayHitRate, kReplayErrorP50, kReplayErrorMax,
+    kReplayCounts);
 
 }  // namespace kv::experiments

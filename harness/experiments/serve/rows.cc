@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "harness/experiments/serve/columns.h"
 #include "harness/experiments/serving_rows.h"
@@ -24,6 +25,7 @@ void set_median(results::Row& row, const results::NumberColumn& value, const res
   set_median(row, value, runs, of);
   std::vector<double> values;
   for (const ServedRun& run : runs) values.push_back(of(run));
+  if (std::ranges::min(values) <= 0.0) return;  // goodput of a repetition in which no request was good
   const math::ConfidenceInterval interval = math::median_interval(values);
   row[low] = interval.low;
   row[high] = interval.high;
@@ -63,6 +65,9 @@ void set_served(results::Row& row, std::span<const ServedRun> runs, const planne
   set_median(row, kServedS, runs, [](const ServedRun& run) { return run.result.seconds; });
   set_median(row, kRequestsPerS, kRequestsPerSCiLow, kRequestsPerSCiHigh, runs, [](const ServedRun& run) {
     return static_cast<double>(run.result.requests - run.result.refused) / run.result.seconds;
+  });
+  set_median(row, kGoodputPerS, kGoodputPerSCiLow, kGoodputPerSCiHigh, runs, [](const ServedRun& run) {
+    return std::reduce(run.result.good.begin(), run.result.good.end()) / run.result.seconds;
   });
   set_median(row, kServedTokensPerS, kServedTokensPerSCiLow, kServedTokensPerSCiHigh, runs,
              [](const ServedRun& run) {

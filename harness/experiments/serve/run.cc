@@ -191,6 +191,8 @@ class ServeRun {
                        .ledger_bytes = point_.cache_bytes};
     setup.scheduler.max_running = point_.batch;
     setup.scheduler.watermark = s[kWatermarkKey];
+    setup.scheduler.limit_ttft_s = s[kLimitKey].ttft_s;
+    setup.scheduler.limit_tpot_s = s[kLimitKey].tpot_ms / 1e3;
     if (planned.is_measured() && point_.axes[kSharing] == "on")
       setup.scheduler.share_tokens =
           shared_tokens(setup.spec, {geometry_of(setup.model->config()), setup.spec, setup.room});
@@ -206,6 +208,8 @@ class ServeRun {
     row[kRoomBytes] = served.setup.room.bytes;
     row[kLengthScale] = s[kLengthScaleKey];
     row[kRateScale] = s[kRateScaleKey];
+    row[kLimitTtftS] = s[kLimitKey].ttft_s;
+    row[kLimitTpotMs] = s[kLimitKey].tpot_ms;
   }
 
   // Serves once on a clock that is always the same, before any time counts.
@@ -249,31 +253,38 @@ std::vector<results::Row> run_serve(const measure::SweepPoint& point, const meas
   return ServeRun(point, control, results).run();
 }
 
-// The cell with the smallest value, of those that refused none.
-const results::Row* least(std::span<const results::Row* const> cells, double (*value)(const results::Row&)) {
-  const results::Row* best = nullptr;
-  for (const results::Row* cell : cells) {
-    if (!(*cell)[kTpotP99Ms] || *(*cell)[kRefused] > 0) continue;
-    if (!best || value(*cell) < value(*best)) best = cell;
-  }
-  return best;
-}
-
-std::string name_of(const results::Row& row) {
-  return row[results::kVariant] + ", batching " + row[kBatching] + ", room " + row[kRoom] + ", sharing " +
-         row[kSharing];
-}
+// What the best of all cells that refused nothing is asked for.
+struct Best {
+  const char* words;
+  const results::NumberColumn &value, &low, &high;
+  const char* unit;
+  double sign = 1.0;  // the less the better
+};
+constexpr Best kBests[] = {
+    {"Most requests", kRequestsPerS, kRequestsPerSCiLow, kRequestsPerSCiHigh, " per second", -1.0},
+    {"Lowest p99 time to the first token", kTtftP99S, kTtftP99SCiLow, kTtftP99SCiHigh, " s"},
+    {"Lowest p99 time per token", kTpotP99Ms, kTpotP99MsCiLow, kTpotP99MsCiHigh, " ms"}};
 
 std::string best_server(std::span<const results::Row* const> cells) {
-  const results::Row* fast = least(cells, [](const results::Row& row) { return *row[kTpotP99Ms]; });
-  if (!fast) return "";
-  const results::Row* small =
-      least(cells, [](const results::Row& row) { return *row[kHeldMeanBytes] / *row[kRunningMean]; });
-  return "Lowest p99 time per token: " + name_of(*fast) + ", " +
-         with_interval((*fast)[kTpotP99Ms], (*fast)[kTpotP99MsCiLow], (*fast)[kTpotP99MsCiHigh], "%.3g") +
-         " ms (replay: " + number((*fast)[kReplayTpotP99Ms], "%.3g") +
-         " ms). Most users in a room: " + name_of(*small) + ", " +
-         format("%.0f", *(*small)[kHeldMeanBytes] / *(*small)[kRunningMean]) + " bytes a running request.";
+  std::string text;
+  for (const Best& best : kBests) {
+    const results::Row* found = nullptr;
+    for (const results::Row* cell : cells) {
+      if (!(*cell)[best.value] || *(*cell)[kRefused] > 0) continue;
+      if (!found || best.sign * *(*cell)[best.value] < best.sign * *(*found)[best.value]) found = cell;
+    }
+    if (!found) continue;
+    const results::Row& row = *found;
+    text += (text.empty() ? "" : " ") + std::string(best.words) + ": " + row_name(row) +
+            (row[kRoom] == "all" ? "" : ", room " + row[kRoom]) + (row[kSharing] == "on" ? ", sharing" : "") +
+            ", " + with_interval(row[best.value], row[best.low], row[best.high], "%.3g") + best.unit + ".";
+  }
+  return text;
+}
+
+// "0.202/0.293/0.358": p50, p90 and p99.
+std::string three(const results::Number& p50, const results::Number& p90, const results::Number& p99) {
+  return number(p50, "%.3g") + "/" + number(p90, "%.3g") + "/" + number(p99, "%.3g");
 }
 
 }  // namespace
@@ -283,20 +294,16 @@ constexpr auto kServeGroups = joined(kOfCells, kOfModelRuns, kOwnOfServe);
 constexpr const results::Table* kServeTables[] = {&kMoments};
 
 const TableColumn kServeTable[] = {
-    {"batching", [](const results::Row& row) { return row[kBatching]; }},
+    {"requests/s", [](const results::Row& row) { return number(row[kRequestsPerS], "%.3g"); }},
+    {"good/s", [](const results::Row& row) { return number(row[kGoodputPerS], "%.3g"); }},
     {"tokens/s", [](const results::Row& row) { return number(row[kServedTokensPerS], "%.4g"); }},
-    {"TTFT p99, s (95 %)",
-     [](const results::Row& row) {
-       return with_interval(row[kTtftP99S], row[kTtftP99SCiLow], row[kTtftP99SCiHigh], "%.3g");
-     }},
-    {"per token p99, ms (95 %)",
-     [](const results::Row& row) {
-       return with_interval(row[kTpotP99Ms], row[kTpotP99MsCiLow], row[kTpotP99MsCiHigh], "%.3g");
-     }},
-    {"running", [](const results::Row& row) { return number(row[kRunningMean], "%.1f"); }},
-    {"preempted", [](const results::Row& row) { return number(row[kPreemptions], "%g"); }},
-    {"hit rate", [](const results::Row& row) { return percent(row[kHitRate]); }},
-    {"replay off by", [](const results::Row& row) { return percent(row[kReplayErrorP50]); }}};
+    {"TTFT p50/90/99, s",
+     [](const results::Row& row) { return three(row[kTtftP50S], row[kTtftP90S], row[kTtftP99S]); }},
+    {"TPOT p50/90/99, ms",
+     [](const results::Row& row) { return three(row[kTpotP50Ms], row[kTpotP90Ms], row[kTpotP99Ms]); }},
+    {"held, most", [](const results::Row& row) {
+       return row[kHeldPeakBytes] ? io::human_bytes(*row[kHeldPeakBytes]) : "-";
+     }}};
 
 constinit const Experiment kServe{
     .info =

@@ -9,7 +9,8 @@ namespace kv::experiments {
 inline constexpr auto kProposedTokens =
     results::IntegerColumn{"proposed_tokens", "tokens",
                            "speculate: tokens that the draft cache proposes a step"}
-        .axis("drafts of {} tokens", true)
+        .axis("drafts of {} tokens")
+        .arm()
         .swept_by("draft_tokens");
 inline constexpr results::TextColumn kTarget{"target", "",
                                              "speculate: cache that verifies the proposed tokens"};

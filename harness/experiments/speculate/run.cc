@@ -178,10 +178,7 @@ std::string most_accepted(std::span<const results::Row* const> cells) {
     if (!least || *(*cell)[kAcceptance] < *(*least)[kAcceptance]) least = cell;
   }
   if (!most) return "";
-  const auto said = [](const results::Row& row) {
-    return acceptance_text(row) + " of drafts of " + number(row[kProposedTokens], "%g") + " with " +
-           row[results::kVariant];
-  };
+  const auto said = [](const results::Row& row) { return acceptance_text(row) + " with " + row_name(row); };
   return "Accepted: " + said(*most) + (most == least ? "." : ", " + said(*least) + ".");
 }
 
@@ -193,7 +190,6 @@ constexpr auto kSpeculateGroups = joined(kOfCells, kOfModelRuns, kOwnOfSpeculate
 
 const TableColumn kSpeculateTable[] = {
     kTokenBytesText,
-    {"drafts", [](const results::Row& row) { return number(row[kProposedTokens], "%g"); }},
     {"accepted (95 %)", acceptance_text},
     {"tokens a step", [](const results::Row& row) { return number(row[kTokensAStep], "%.2f"); }},
     {"speed-up (95 %)",

@@ -37,7 +37,7 @@ function codecTable(codecs) {
     const same = c !== codecs[0] && tied(codecs[0], c, codecs);
     const ratio = element("td", plainText(c.time / codecs[0].time));
     if (same) ratio.append(element("small", "statistically tied"));
-    row.append(element("th", c.codec, { scope: "row" }), element("td", c.variant, { class: "left wrap" }), time, ratio, element("td", bytesText(c.bytes_per_token)),
+    row.append(element("th", c.codec, { scope: "row" }), element("td", c.label, { class: "left wrap" }), time, ratio, element("td", bytesText(c.bytes_per_token)),
       element("td", plainText(c.err_rel_l2)));
     body.append(row);
   }
@@ -57,7 +57,7 @@ function told(folder, codecs) {
   const best = codecs[0], same = codecs.slice(1).filter((c) => tied(best, c, codecs));
   const others = same.length ? ` It is statistically tied with ${same.map((c) => c.codec).join(", ")}.` : "";
   const error = best.err_rel_l2 === null ? "" : `, with an error of ${plainText(best.err_rel_l2)}`;
-  return `${folder}: ${best.codec} is fastest${limit(codecs)}, ${timeText(best.time)} with ${best.variant}. It costs ${bytesText(best.bytes_per_token)} a token${best.part && ` in ${best.part}`}${error}.${others}`;
+  return `${folder}: ${best.codec} is fastest${limit(codecs)}, ${timeText(best.time)} with ${best.label}. It costs ${bytesText(best.bytes_per_token)} a token${best.part && ` in ${best.part}`}${error}.${others}`;
 }
 
 function answer() {
@@ -119,7 +119,7 @@ function onFront(rows) {
 function points(x, y) {
   const here = kvlab.page.kind === "variant" ? measured : at(choice.length, choice.place);
   const positive = (axis, value) => value !== null && (LINEAR.includes(axis) || value > 0);
-  const rows = here.map((c) => ({ x: AXES[x][1](c), y: AXES[y][1](c), variant: c.variant, codec: c.codec, machine: c.from.machine, folder: c.from.name,
+  const rows = here.map((c) => ({ x: AXES[x][1](c), y: AXES[y][1](c), variant: c.label, codec: c.codec, machine: c.from.machine, folder: c.from.name,
     tokens: c.seq_len, place: c.place })).filter((r) => positive(x, r.x) && positive(y, r.y));
   const front = new Set(kvlab.page.kind === "variant" ? [] : onFront(rows));
   return rows.map((r) => ({ ...r, front: front.has(r) }));

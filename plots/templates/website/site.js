@@ -109,7 +109,7 @@ function loaded(address) {
 
 const SHOWN = 150;  // rows at first, and more with each click: ten thousand take seconds to lay out
 const COLUMNS = [
-  ["variant", (c) => c.variant],
+  ["variant", (c) => c.label],
   ["at", (c) => c.place],
   ["folder", (c) => c.from.name],
   ["tokens", (c) => c.seq_len, (c) => tokensText(c.seq_len)],
@@ -128,7 +128,7 @@ function rowOf(cell) {
   for (const [name, value, write, below] of COLUMNS) {
     const td = name === "variant" ? element("th", "", { scope: "row" }) : element("td", "", TEXT_COLUMNS.includes(name) ? { class: "left wrap" } : {});
     if (name === "variant") {
-      const button = element("button", cell.variant + (cell.aa ? " (A/A test)" : ""), { class: "open", type: "button", "aria-expanded": "false" });
+      const button = element("button", cell.label + (cell.aa ? " (A/A test)" : ""), { class: "open", type: "button", "aria-expanded": "false" });
       button.addEventListener("click", () => toggle(row, button, cell));
       td.append(button);
     } else if (name === "verdict" && cell.verdict) {

@@ -131,7 +131,7 @@ def test_committed_folders_hold(name):
     succeeded(done)
 
 
-STAGES = ["placement", "codec", "retention", "selection", "layer_specs", "oracle", "bits_per_value"]
+STAGES = ["label", "placement", "codec", "retention", "selection", "layer_specs", "oracle", "bits_per_value"]
 
 
 def without_stages(text):

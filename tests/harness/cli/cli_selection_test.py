@@ -101,5 +101,5 @@ def test_an_oracle_is_measured_and_not_recommended(cells):
 
 def test_stages_are_columns_with_their_defaults(cells):
     row = cells["paged/f16/quest(top=0.01,least=3)"]
-    stages = [row[name] for name in ("placement", "codec", "retention", "selection", "layer_specs", "bits_per_value")]
-    assert stages == ["paged", "f16", "full", "quest(top=0.01,least=3)", "", "16"]
+    stages = [row[name] for name in ("label", "placement", "codec", "retention", "selection", "layer_specs", "bits_per_value")]
+    assert stages == ["paged f16 quest top 0.01 least 3", "paged", "f16", "full", "quest(top=0.01,least=3)", "", "16"]

@@ -3,7 +3,7 @@
 import signal
 
 import pytest
-from program import HOME, TIMEOUT_S, assert_refused, cells_of, no_file_beyond, run, start, succeeded, table
+from program import HOME, TIMEOUT_S, assert_refused, cells_of, kvlab, no_file_beyond, run, start, succeeded, table
 
 MODEL = HOME / "configs/models/kvlab-recall-1m"
 BYTES_A_TOKEN = 6 * 2 * 2 * 32 * 2  # of the model's cache in f16
@@ -46,6 +46,28 @@ def test_all_requests_are_served_and_answered_as_alone(config, tmp_path):
         assert 1 <= int(row["running_peak"]) <= 4 and float(row["served_s"]) > 0
     tokens = [float(row["served_tokens_per_s"]) * float(row["served_s"]) for row in (static, continuous)]
     assert tokens[0] == pytest.approx(tokens[1]) and 8 * 4 <= tokens[0] <= 8 * 8
+
+
+def test_goodput_counts_the_requests_within_both_limits(config, tmp_path):
+    def good_of(limit):
+        return [(row["goodput_per_s"], row["requests_per_s"]) for row in served(config, tmp_path / limit[:9], limit=limit)]
+
+    assert all(good == answered for good, answered in good_of("{ttft_s = 1e6, tpot_ms = 1e6}"))
+    assert {good for good, _ in good_of("{tpot_ms = 1e-6}")} == {"0"}
+
+
+def test_the_summary_has_what_requests_got_by_cache_and_batching(config, tmp_path):
+    rows = served(config, tmp_path / "out")
+    said = kvlab("summary", tmp_path / "out").stdout
+    assert "8 requests of" in said and "1024 tokens" not in said
+    for heading in ("requests/s", "good/s", "tokens/s", "TTFT p50/90/99, s", "TPOT p50/90/99, ms", "held, most"):
+        assert heading in said
+    for row in rows:
+        (line,) = (line for line in said.splitlines() if line.startswith(f"  paged f16, batching {row['batching']} "))
+        percentiles = ["/".join(f"{float(row[f'{name}_p{p}_{unit}']):.3g}" for p in (50, 90, 99)) for name, unit in (("ttft", "s"), ("tpot", "ms"))]
+        assert all(text in line for text in percentiles)
+    for words in ("Most requests: ", "Lowest p99 time to the first token: ", "Lowest p99 time per token: "):
+        assert words + "paged f16, batching " in " ".join(said.split())
 
 
 def test_requests_that_never_fit_are_refused_and_the_others_served(config, tmp_path):

@@ -5,9 +5,12 @@
 
 #include <functional>
 #include <numeric>
+#include <set>
 #include <stdexcept>
 
 #include "variants/cache/compatibility.h"
+#include "variants/list.h"
+#include "variants/model_cache/label.h"
 #include "variants/model_cache/layer_groups.h"
 #include "variants/model_cache/resolve.h"
 
@@ -46,6 +49,54 @@ std::vector<std::string> specs_of(const std::string& text, const std::vector<Mod
   for (const ResolvedLayer& layer : resolve(parse_layer_specs(text), layers, max_tokens))
     specs.push_back(layer.spec.print());
   return specs;
+}
+
+TEST(Label, SaysWhatIsKept) {
+  const std::pair<const char*, const char*> labels[] = {
+      {"contiguous", "contiguous f32"},
+      {"contiguous/f16", "contiguous f16"},
+      {"contiguous/q8_0", "q8_0"},
+      {"paged/q8_0", "paged q8_0"},
+      {"paged(block=32)/f16", "paged block 32 f16"},
+      {"contiguous/kivi", "kivi 4-bit residual 128"},
+      {"contiguous/kivi(bits=2,residual=0)", "kivi 2-bit"},
+      {"contiguous/kivi(k_bits=2,v_bits=16,residual=0,k_axis=token)", "kivi K 2-bit V 16-bit K per token"},
+      {"contiguous/split(k=q4_0(rotate=hadamard))", "split K q4_0 hadamard V f16"},
+      {"contiguous/q4_0(residual=16)", "q4_0 residual 16"},
+      {"contiguous/f16/h2o", "f16 h2o 128+128"},
+      {"contiguous/q4_0/ring(window=60,sinks=4)", "q4_0 ring 60 sinks 4"},
+      {"segmented(rows=16)/f16/snapkv(budget=64,window=16)", "segmented rows 16 f16 snapkv 64 window 16"},
+      {"contiguous/f16/topk(rows=128)", "f16 topk 128"},
+      {"contiguous/kivi(bits=2,residual=0) + 0-1:contiguous/f16 + full:paged",
+       "kivi 2-bit + 0-1: f16 + full: paged f32"},
+      {"segmented/f16/ring(window=64) + 5:segmented/f16", "segmented f16 ring 64 + 5: full"},
+      {"paged/snapkv(budget=64,window=16) + 3:paged/snapkv(budget=32,window=16)",
+       "paged f32 snapkv 64 window 16 + 3: 32"},
+      {"contiguous/f16/ring(window=60,sinks=4,positions=cache)", "f16 ring 60 sinks 4 cache positions"}};
+  for (const auto& [spec, label] : labels) EXPECT_EQ(label_of(parse_layer_specs(spec)), label) << spec;
+}
+
+TEST(Label, DiffersWhereSpecsDo) {
+  std::set<std::string> labels;
+  size_t specs = 0;
+  const auto add = [&](const auto& entries, Stage Spec::*stage) {
+    for (const auto* entry : entries) {
+      for (const Parameter& p : entry->parameters) {
+        for (const std::string& value : p.trial_values()) {
+          Spec spec = default_spec();
+          spec.*stage = default_stage(*entry);
+          (spec.*stage).values[std::string(p.name)] = value;
+          ++specs;
+          labels.insert(label_of(spec));
+        }
+      }
+    }
+  };
+  add(kPlacements, &Spec::placement);
+  add(kCodecs, &Spec::codec);
+  add(kRetentions, &Spec::retention);
+  add(kSelections, &Spec::selection);
+  EXPECT_EQ(labels.size(), specs);
 }
 
 TEST(LayerSpecs, PrintedFormsParseBack) {
