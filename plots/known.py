@@ -25,7 +25,7 @@ class Spec:
     is_cache: bool = True
 
 
-SPECS: dict[str, Spec] = {}  # by variant, and by series: the config's text of several
+SPECS: dict[str, Spec] = {}  # by variant, and by series, the config's text of several: the first one's
 LABELS: dict[str, str] = {}  # of the same; what the program wrote as `label`, or the variant where an earlier version wrote none
 AXES: dict[str, Column] = {}
 HEADINGS: dict[str, str] = {}  # by column, as columns.json has them
@@ -44,7 +44,7 @@ def learn(cells: pl.DataFrame, columns: Mapping[str, Column]) -> None:
         LABELS[row["variant"] or ""] = row.get("label") or label_of(row["variant"] or "")
         series.setdefault(row.get("series") or "", []).append(row["variant"] or "")
     for name, variants in series.items():
-        SPECS.setdefault(name, alike([SPECS[variant] for variant in variants]))
+        SPECS.setdefault(name, SPECS[variants[0]])
         LABELS.setdefault(name, shared_words([LABELS[variant] for variant in variants]))
 
 
@@ -79,18 +79,6 @@ def heading(column: str, baseline: str = "") -> str:
     """A column's title; that of a ratio names the `baseline`. A folder of an earlier version has none: the column's name."""
     title = HEADINGS.get(column, column)
     return title.replace("baseline", baseline) if baseline else title
-
-
-def alike(specs: list[Spec]) -> Spec:
-    """The stages of a policy over its budgets: parameters that they do not share are left out."""
-    stages = [common([getattr(spec, stage) for spec in specs]) for stage in STAGE_COLUMNS]
-    return Spec(*stages, is_cache=specs[0].is_cache)
-
-
-def common(parts: list[str]) -> str:
-    shared = set.intersection(*(set(parameters(part).items()) for part in parts))
-    first = parameters(parts[0])
-    return parts[0] if len(set(parts)) == 1 else with_parameters(name_of(parts[0]), {k: v for k, v in first.items() if (k, v) in shared})
 
 
 def spec_of(variant: str) -> Spec:

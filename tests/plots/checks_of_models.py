@@ -143,7 +143,7 @@ def check_task_depth(spec, files):
     in_order = sorted({(row["seq_len"], row["depth"], place[row["cell"]]) for row in cells})
     assert spec["layer"][0]["encoding"]["x"]["sort"] == [name for _, _, name in in_order]
     assert " ".join(spec["title"]["text"]) == (
-        "2 of 4 caches answer worse than the full f32 cache; contiguous is the smallest found to lose at most 10 points: 400 B a token, 45 of 48 right, full cache 45; "
+        "2 of 4 caches answer worse than the full f32 cache; contiguous f32 is the smallest found to lose at most 10 points: 400 B a token, 45 of 48 right, full cache 45; "
         "too few questions to say of 1 (single · question after compression); too hard for the model and left out: single at 90 % of 512"
     )
 
