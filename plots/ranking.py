@@ -115,8 +115,8 @@ def ranking(rows: Iterable[Row], measure: Measure, limited: bool = True) -> Rank
 
 
 def named(rows: Iterable[Row]) -> list[Row]:
-    """Those that an answer may name: all but oracles."""
-    return [row for row in rows if not row.get("oracle")]
+    """Those that an answer may name: all but oracles and what was not put to the test."""
+    return [row for row in rows if not row.get("oracle") and row.get("verdict") != "untested"]
 
 
 def about_answers(rows: Iterable[Row], called: Callable[[Row], str]) -> str:

@@ -27,7 +27,7 @@ def with_trusted_verdicts(cells: pl.DataFrame) -> pl.DataFrame:
     """No verdict on times that are compared with a noisy baseline, or with one that an A/A test finds to differ from itself. The rule
     of harness/measure/noise.h, for folders of earlier versions."""
     rows = with_absent(cells, RATIO, ["arm", "host"]).with_columns(aa_test=is_aa_test()).rows(named=True)
-    axes = [name for name in (*AXES, "host") if name in cells.columns and name != "chunk_tokens"]
+    axes = [name for name in (*AXES, "host") if name in cells.columns and not (name in AXES and AXES[name].is_arm)]
     at = [tuple(row[name] for name in axes) for row in rows]
     doubted = set()  # (place, name in `versus`, variant; None: of any)
     for place, row in zip(at, rows):

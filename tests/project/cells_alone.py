@@ -25,14 +25,18 @@ class Cells:
             self.rows = list(csv.DictReader(file))
         columns = json.loads((folder / "columns.json").read_text())
         self.headings = {entry["name"]: entry["heading"] for entry in columns if entry.get("heading")}
+        arms = {entry["name"]: entry.get("title") or "{}" for entry in columns if entry.get("arm")}
         axes = [entry["name"] for entry in columns if entry.get("axis")]
-        self.axes = [name for name in ("host", *axes) if name in self.rows[0] and name != "chunk_tokens"]
+        self.axes = [name for name in ("host", *axes) if name in self.rows[0] and name not in arms]
+        self.labels = {row["variant"]: row.get("label") or row["variant"] for row in self.rows}
         self.points: dict[tuple, list[dict]] = {}
         for row in self.rows:
             self.points.setdefault(tuple(row[name] for name in self.axes), []).append(row)
         for point in self.points.values():
             for row in point:
                 row["judged"] = judged(row, point)
+                arm = " ".join(title.format(row[name]).replace("_", " ") for name, title in arms.items() if row.get(name))
+                row["called"] = ", ".join(filter(None, (self.labels[row["variant"]], arm)))
 
     def longest(self, experiment: str) -> list[list[dict]]:
         points = [rows for rows in self.points.values() if rows[0]["experiment"] == experiment]
@@ -92,8 +96,8 @@ def with_ends(row: dict, column: str, low: str = "", high: str = "") -> tuple | 
 
 
 def row_name(row: dict) -> str:
-    name = row["variant"] + (f"  {row['arm']}" if row.get("arm") else "") + (f" {row['chunk_tokens']}" if row.get("chunk_tokens") else "")
-    return name + ("  [keeps all]" if row.get("keeps_all") == "1" else "") + ("  [A/A test]" if is_aa(row) else "")
+    tags = {"keeps all": row.get("keeps_all") == "1", "oracle": row.get("oracle"), "untested": row.get("verdict") == "untested", "A/A test": is_aa(row)}
+    return row["called"] + "".join(f"  [{tag}]" for tag, has in tags.items() if has)
 
 
 def shows(shown: str, name: str) -> bool:
@@ -116,11 +120,6 @@ def best_of(rows: list[dict], measure) -> tuple[dict | None, list[dict]]:
     return best, [row for row in known if row is not best and measure(row)[1] <= measure(best)[2]]
 
 
-def called(row: dict) -> str:
-    arm = (row.get("arm") or "").replace("_", " ") + (f" {row['chunk_tokens']}" if row.get("arm") and row.get("chunk_tokens") else "")
-    return row["variant"] + (f" · {arm}" if arm else "")
-
-
 def lossless(row: dict) -> bool:
     return (number(row, "err_codec_rel_l2"), number(row, "err_retention_rel_l2")) == (0, 0) or number(row, "kl_mean") == 0
 
@@ -133,6 +132,11 @@ def evicts(row: dict) -> bool:
 def keeps(row: dict) -> bool:
     column = next((column for column in LIMITS if row.get(column)), None)
     return column is None or number(row, column) <= LIMITS[column]
+
+
+def nameable(rows: list[dict]) -> list[dict]:
+    """Those that an answer may name: measured, put to the test, and no oracle."""
+    return [row for row in rows if row["status"] == "ok" and not is_aa(row) and not row.get("oracle") and row.get("verdict") != "untested"]
 
 
 def times(ratio: float) -> str:

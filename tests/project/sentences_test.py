@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cells_alone import HOME, LIMITS, UNITS, Cells, apart, best_of, each_folder, is_aa, noisy_of, number, pace, percent, ranged, read, rounds, row_name, shows, told, with_ends
+from cells_alone import HOME, LIMITS, UNITS, Cells, apart, best_of, each_folder, is_aa, nameable, noisy_of, number, pace, percent, ranged, read, rounds, row_name, shows, told, with_ends
 
 KL, LOSS, OUTPUT = ("kl_mean", "KL ≤ 0.1"), ("loss_change", "loss ≤ +0.1"), ("err_rel_l2", "error ≤ 0.2")
 ERRORS = {"quality": KL, "recall": KL, "sensitivity": KL, "stream": LOSS}  # of all other experiments the output's
@@ -61,12 +61,27 @@ def left_out_line(cells: Cells, ok: str, of: str, counts: str, cell: str, reason
     assert any((row["cell"], row["reason"], row["status"] != "ok") == (cell, reason, True) for row in cells.rows)
 
 
+def untested_line(cells: Cells, untested: str, of: str, name: str):
+    found = [row["called"] for row in cells.rows if row.get("verdict") == "untested"]
+    assert (int(untested), int(of), len(cells.rows)) == (len(found), len(cells.rows), int(of)) and name.startswith(found[0])
+
+
+def limit_line(cells: Cells, limit: str, count: str, cell: str):
+    """Those at the longest length whose error is known to be beyond the limit."""
+    experiment = next(row["experiment"] for row in cells.rows if row["cell"] == cell)
+    column, said = ERRORS.get(experiment, OUTPUT)
+    beyond = [row["cell"] for point in cells.longest(experiment) for row in point if row["status"] == "ok" and (number(row, column) or 0) > LIMITS[column]]
+    assert experiment in LATER_EXPERIMENTS or (limit, int(count), cell) == (said, len(beyond), beyond[0])
+
+
 def keeps_all_line(cells: Cells, idle: str, of: str, cell: str):
     found = [row["cell"] for row in cells.rows if row.get("keeps_all") == "1"]
     assert (int(idle), int(of), cell) == (len(found), len(cells.rows), found[0])
 
 
 SENTENCES = {
+    r"Untested: (\d+) of (\d+) cells, as (.+)": untested_line,
+    r"Limit: fastest and smallest are sought among caches of (.+?), as one that errs more .*?; (\d+) at the longest length are left out, as (.+?): .*": limit_line,
     r"A/A test: (\d+) of (\d+) comparisons of the baseline with itself found a difference \(5 % expected\)": aa_line,
     r"(\d+) of (\d+) timed cells are noisy, so these times say little\. Close other programs, .* measure at another time\.": noise_warning,
     r"Noise: other processes took at most (\d+ %|-) of the processors, the hypervisor (\d+ %|-); (\d+) of (\d+) timed cells are noisy(?:, as (.+?): (.+))?": noise_line,
@@ -138,7 +153,7 @@ def same_amount(said: str, text: str) -> bool:
 
 def answers_at(experiment: str, point: list[dict]):
     """(question, name, as good, text) of the fastest, the smallest and the most exact."""
-    ok = [row for row in point if row["status"] == "ok" and not is_aa(row)]
+    ok = nameable(point)
     column, limit = ERRORS.get(experiment, OUTPUT)
     prompt = point[0].get("phase") == "prefill"
     kept = [row for row in ok if (number(row, column) or 0) <= LIMITS[column]]

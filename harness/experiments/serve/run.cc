@@ -296,7 +296,8 @@ constexpr const results::Table* kServeTables[] = {&kMoments};
 const TableColumn kServeTable[] = {
     {"requests/s", [](const results::Row& row) { return number(row[kRequestsPerS], "%.3g"); }},
     {"good/s", [](const results::Row& row) { return number(row[kGoodputPerS], "%.3g"); }},
-    {"tokens/s", [](const results::Row& row) { return number(row[kServedTokensPerS], "%.4g"); }},
+    {kServedTokensPerS.heading,
+     [](const results::Row& row) { return number(row[kServedTokensPerS], "%.4g"); }},
     {"TTFT p50/90/99, s",
      [](const results::Row& row) { return three(row[kTtftP50S], row[kTtftP90S], row[kTtftP99S]); }},
     {"TPOT p50/90/99, ms",
