@@ -36,7 +36,6 @@ int rename(const char* from, const char* to) { return count(), syscall(SYS_renam
 int fsync(int file) { return count(), syscall(SYS_fsync, file); }
 """
 MODEL = HOME / "configs/models/kvlab-recall-1m"
-READS = ("--tokenizer", MODEL / "tok512.bin", "--text", MODEL / "sample.txt")
 CLAIMS = """
 document = "a paper"
 [run.update]
@@ -74,7 +73,7 @@ def written(config, results, tmp_path):
     """By command: its words, what it writes, and the file that is there only if all is."""
     out, dump = tmp_path / "out", tmp_path / "dump.safetensors"
     (tmp_path / "paper.toml").write_text(CLAIMS)
-    (tmp_path / "short.txt").write_text("Once upon a time")
+    (tmp_path / "ids.u16").write_bytes(bytes(byte for i in range(512) for byte in (i % 250, i % 2)))
     succeeded(kvlab("eval", "--example", dump))
     spec = "contiguous/f16"
     return {
@@ -82,9 +81,9 @@ def written(config, results, tmp_path):
         "eval": ([PROGRAM, "eval", dump, "--variants", spec, "--out", out, "--no-plots"], out, "cells.csv"),
         "merge": ([PROGRAM, "merge", results, "--out", out], out, "cells.csv"),
         "reproduce": ([PROGRAM, "reproduce", tmp_path / "paper.toml", "--out", out, "--no-plots"], out, "claims.csv"),
-        "logits": ([PROGRAM, "logits", "--model", MODEL / "kvlab-recall-1m.bin", *READS[:2], "--text", tmp_path / "short.txt", "--out", out], out, ""),
-        "calibrate": ([PROGRAM, "calibrate", MODEL / "kvlab-recall-1m.bin", *READS, "--from", "0", "--tokens", "512", "--window", "256", "--codebooks", "1",
-                       "--out", out], out, ""),
+        "logits": ([PROGRAM, "logits", "--model", MODEL, "--text", tmp_path / "ids.u16", "--out", out], out, ""),
+        "calibrate": ([PROGRAM, "calibrate", MODEL, "--text", tmp_path / "ids.u16", "--from", "0", "--tokens", "512", "--window", "256",
+                       "--codebooks", "1", "--out", out], out, ""),
         "tables": ([PROGRAM, "tables", "--measure", "0B", "--variants", spec, "--out", out, "--format", "csv"], out, ""),
         "plan": ([PROGRAM, "plan", "--memory", "24GB", "--context", "1K", "--users", "1", "--variants", spec, "--out", out], out, ""),
         "plot": (python("plots/report.py", results, "--out", out, "--figures", "svg"), out, "report.html"),
