@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -44,19 +43,19 @@ LossSlope slope_of(const std::string& variant, const std::vector<BucketLoss>& bu
   return {variant, value, std::sqrt(variance)};
 }
 
-// Cells of the longest length, by name.
-std::set<std::string> longest_readings(std::span<const results::Row> cells) {
-  std::set<std::string> names;
+// Labels of the cells of the longest length, by the cell's name.
+std::map<std::string, std::string> longest_readings(std::span<const results::Row> cells) {
+  std::map<std::string, std::string> labels;
   int64_t longest = 0;
   for (const results::Row& row :
        cells_with(&Experiment::reads_whole_windows, std::vector(cells.begin(), cells.end()))) {
     if (row[results::kVerdict] == results::kUntestedVerdict) continue;
     const int64_t length = row[results::kSeqLen].value_or(0);
-    if (length > longest) names.clear();
+    if (length > longest) labels.clear();
     longest = std::max(longest, length);
-    if (length == longest) names.insert(row[results::kCell]);
+    if (length == longest) labels.emplace(row[results::kCell], results::label_of(row));
   }
-  return names;
+  return labels;
 }
 
 std::string listed_caches(const std::vector<std::string>& caches) {
@@ -69,7 +68,7 @@ std::string listed_caches(const std::vector<std::string>& caches) {
 }  // namespace
 
 std::string loss_by_position(std::span<const results::Row> cells, std::span<const results::Row> positions) {
-  const std::set<std::string> longest = longest_readings(cells);
+  const std::map<std::string, std::string> longest = longest_readings(cells);
   std::map<std::string, std::pair<std::string, std::vector<BucketLoss>>> by_cell;
   for (const results::Row& row : positions) {
     const results::Number &value = row[measure::kLossChange], &low = row[measure::kLossChangeCiLow],
@@ -79,7 +78,7 @@ std::string loss_by_position(std::span<const results::Row> cells, std::span<cons
     const double middle =
         std::sqrt(std::max(1.0, static_cast<double>(*first)) * static_cast<double>(*last + 1));
     auto& [variant, buckets] = by_cell[row[results::kCell]];
-    variant = row[results::kVariant];
+    variant = longest.at(row[results::kCell]);
     const double error = (*high - *low) / 2 / math::student_quantile(math::kConfidence, kNormal);
     buckets.push_back({std::log2(middle), *value, error, *first, *last});
   }

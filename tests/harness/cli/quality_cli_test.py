@@ -80,8 +80,8 @@ def test_what_a_text_is_too_short_for_is_untested(tmp_path):
     kivi, ring = ([float(rows[variant][name]) for name in shares] for variant in variants[2:4])
     assert kivi[:4] == [0, 0, 512, pytest.approx(0.36, abs=0.005)] and ring[:2] == [0, 0] and ring[4] > 0.6
     said = " ".join(done.stdout.split())
-    assert "Untested: 3 of 5 cells, as contiguous/kivi(bits=2) not put to the test at 40 tokens: 0 % of its rows were encoded, at 512 tokens 36 %" in said
-    assert "most exact contiguous/f16" in said
+    assert "Untested: 3 of 5 cells, as kivi 2-bit residual 128 not put to the test at 40 tokens: 0 % of its rows were encoded, at 512 tokens 36 %" in said
+    assert "most exact contiguous f16" in said
 
 
 def beside(tmp_path, baseline, **changed):
@@ -371,5 +371,5 @@ def test_sample_is_the_same_again_and_refuses_what_is_too_long():
 def test_a_summary_says_for_which_caches_a_loss_grows_with_the_position():
     said = " ".join(succeeded(kvlab("summary", HOME / "results/epyc-2core/real_long")).stdout.split())
     assert "with each doubling of the position, from 256 to 8191, the loss grows for" in said
-    assert "contiguous/kivi(bits=2) +0.042 nats (0.025 to 0.059)" in said
-    assert "it does not surely change for contiguous/q4_0" in said
+    assert "kivi 2-bit residual 128 +0.042 nats (0.025 to 0.059)" in said
+    assert "it does not surely change for q4_0" in said
