@@ -110,7 +110,6 @@ def test_channels_keep_the_files_order(home: Path, tmp_path: Path) -> None:
         command = quality_run(model, tmp_path / "ids.npy", 4, "contiguous", *(f"contiguous/{codec}" for codec in divergence))
         done = kvlab(home, *command, "--set", f"workload.k_order={order}", "--out", tmp_path / order, "--table", "full")
         assert done.returncode == 0 and f"K's order: {said}" in done.stdout, done.stderr
-        assert f"K's order: {said}" in (tmp_path / order / "report.html").read_text()
         with (tmp_path / order / "cells.csv").open() as file:
             for row in csv.DictReader(file):
                 assert row["k_order"] == said
