@@ -179,7 +179,6 @@ def test_eval_of_a_prompt_that_is_cut_at_the_dumps_end(evaluated, dump, tmp_path
     assert float(exact["err_codec_rel_l2"]) == 0 and 1e-5 < float(rounded["err_codec_rel_l2"]) < 1e-3
 
 
-@pytest.mark.parametrize("q_heads, kv_heads, dim", [(3, 3, 8), (6, 1, 16)])
 def test_eval_says_what_the_dump_is_too_short_for(tmp_path):
     dump = tmp_path / "example.safetensors"  # of 256 tokens
     succeeded(kvlab("eval", "--example", dump))
@@ -194,6 +193,7 @@ def test_eval_says_what_the_dump_is_too_short_for(tmp_path):
     assert errors[0] < errors[1] < errors[2]
 
 
+@pytest.mark.parametrize("q_heads, kv_heads, dim", [(3, 3, 8), (6, 1, 16)])
 def test_eval_of_mha_and_mqa(tmp_path, q_heads, kv_heads, dim):
     want = make_dump(tmp_path / "d", "F32", q_heads, kv_heads, dim)
     succeeded(evaluate(tmp_path / "d", tmp_path / "o", "doubling", "--prompt", 4))
