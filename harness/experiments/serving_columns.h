@@ -71,8 +71,7 @@ inline constexpr results::NumberColumn kClockResidual{
     "clock_residual", "1", "largest |measured / fitted - 1| over the cells of the clock"};
 inline constexpr results::NumberColumn kServedS{"served_s", "s", "time until the last answer"};
 inline constexpr auto kServedTokensPerS =
-    results::NumberColumn{"served_tokens_per_s", "tokens/s", "generated / served_s"}.called(
-        "generated tokens/s");
+    results::NumberColumn{"served_tokens_per_s", "tokens/s", "generated / served_s"}.called("output tok/s");
 inline constexpr results::NumberColumn kTtftP50SCiLow{
     "ttft_p50_s_ci_low", "s", "lower end of the 95 % interval of ttft_p50_s (bootstrap over clusters)"};
 inline constexpr results::NumberColumn kTtftP50SCiHigh{"ttft_p50_s_ci_high", "s",

@@ -191,7 +191,7 @@ def test_what_requests_got_stands_in_the_table_by_cache_and_batching():
     (point,) = points(made)
     assert point.place == "8 requests of 81 + 16 tokens (p50)"
     assert {line.name for line in point.lines} == {f"{label}, batching {arm}" for label in ("paged f16", "paged q8_0") for arm in of_arms}
-    assert [heading.words for heading in point.headings[1:]] == ["requests/s", "good requests/s", "generated tokens/s", "TTFT, p99", "TPOT, p99", "held at the peak"]
+    assert [heading.words for heading in point.headings[1:]] == ["requests/s", "good requests/s", "output tok/s", "TTFT, p99", "TPOT, p99", "held at the peak"]
     assert [(cell.text, cell.below) for cell in point.lines[0].cells[1:5]] == [
         ("not recorded", ""), ("1,230", ""), ("0.495 s", "0.25 s · 0.45 s"), ("198 ms", "100 ms · 180 ms")
     ]  # fmt: skip

@@ -67,7 +67,7 @@ TEXTS = """cell variant device experiment phase workload lengths arm status reas
 HEADINGS = {"step_p50_us": "step, p50", "prefill_p50_us": "prompt, p50", "ratio_p50": "time / baseline", "append_total_us": "all appends",
             "append_total_ratio_p50": "all appends / baseline", "held_bytes_per_token": "bytes a token", "bits_per_value": "bits",
             "err_rel_l2": "error, rel. L2", "kl_mean": "KL, mean", "requests_per_s": "requests/s", "goodput_per_s": "good requests/s",
-            "served_tokens_per_s": "generated tokens/s", "ttft_p99_s": "TTFT, p99", "tpot_p99_ms": "TPOT, p99", "held_peak_bytes": "held at the peak"}  # fmt: skip
+            "served_tokens_per_s": "output tok/s", "ttft_p99_s": "TTFT, p99", "tpot_p99_ms": "TPOT, p99", "held_peak_bytes": "held at the peak"}  # fmt: skip
 
 
 def described() -> list[dict]:

@@ -302,7 +302,7 @@ const TableColumn kServeTable[] = {
      [](const results::Row& row) { return three(row[kTtftP50S], row[kTtftP90S], row[kTtftP99S]); }},
     {"TPOT p50/90/99, ms",
      [](const results::Row& row) { return three(row[kTpotP50Ms], row[kTpotP90Ms], row[kTpotP99Ms]); }},
-    {"held, most", [](const results::Row& row) {
+    {"held", [](const results::Row& row) {
        return row[kHeldPeakBytes] ? io::human_bytes(*row[kHeldPeakBytes]) : "-";
      }}};
 
