@@ -161,11 +161,13 @@ MODEL = HOME / "configs/models/kvlab-recall-1m"
 @pytest.mark.parametrize(("codec", "verdict"), [("f16", "reproduced"), ("token(bits=4)", "differs in this replica")])
 def test_a_broken_text_is_not_coherent(codec, verdict, tmp_path):
     """Four bits choose the full cache's token in most predictions, and yet another text."""
-    source = (HOME / "configs/claims/004-long-context.toml").read_text()
-    broken = tmp_path / "004-long-context.toml"
-    broken.write_text(source.replace('variants = ["contiguous/f16"] }\n[run.text', f'variants = ["contiguous/{codec}"] }}\n[run.text')
-                      .replace('run = "text", variant = "contiguous/f16"', f'run = "text", variant = "contiguous/{codec}"'))  # fmt: skip
-    succeeded(reproduce(f"{broken}/test-plan", "--quick", "--out", tmp_path / "out"))
+    runs, *claims = (HOME / "configs/claims/004-long-context.toml").read_text().split("[[claim]]\n")
+    claim, *figures = next(claim for claim in claims if "Fp16KvCache_CoherentOutput" in claim).split("[[claim.figure]]\n")
+    broken = "[[claim]]\n".join([runs, "[[claim.figure]]\n".join([claim, next(figure for figure in figures if "Fp16KvCache" in figure)])])
+    broken = broken.replace('batch = 8, variants = ["contiguous/f16"] }\ngenerate', f'batch = 8, variants = ["contiguous/{codec}"] }}\ngenerate')
+    broken = broken.replace('run = "text", variant = "contiguous/f16"', f'run = "text", variant = "contiguous/{codec}"')
+    (tmp_path / "broken.toml").write_text(broken)
+    succeeded(reproduce(tmp_path / "broken.toml", "--quick", "--out", tmp_path / "out"))
     (row,) = (row for row in table(tmp_path / "out/claims.csv") if row["figure"] == "Fp16KvCache_CoherentOutput")
     assert row["verdict"] == verdict, row
 

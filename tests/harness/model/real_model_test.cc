@@ -46,13 +46,14 @@ Loss window_loss(const model::Model& model, std::span<const int> ids, size_t mos
   return loss;
 }
 
-// The stories between <|endoftext|> lines, with these lines.
+// The stories between <|endoftext|> lines, with these lines and without the text's own empty one before them.
 std::string stories(const std::string& name, size_t most) {
   const std::string text = test::read_all(data_path(name)), mark = "<|endoftext|>";
   size_t end = 0;
   for (size_t i = 0; i < most && end < text.size(); ++i)
     end = std::min(text.find(mark, end), text.size()) + mark.size();
-  return text.substr(0, end);
+  const size_t begin = text.find_first_not_of('\n');
+  return text.substr(begin, end - begin);
 }
 
 // Characters [first, last) of UTF-8 text.
