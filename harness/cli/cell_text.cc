@@ -24,17 +24,21 @@ size_t widest_in(const std::vector<Strings>& table, size_t column) {
   return widest;
 }
 
-// Narrows the widest column of names by the table's excess width. Returns false if none may shrink.
+// Narrows the columns of names by the table's excess width, always the widest, down to `shortest`. Returns false if none may shrink.
 bool narrow_names(std::vector<Strings>& table, size_t name_columns, size_t shortest, size_t excess) {
-  size_t column = 0;
-  for (size_t i = 1; i < name_columns; ++i) {
-    if (widest_in(table, i) > widest_in(table, column)) column = i;
+  std::vector<size_t> widths;
+  for (size_t i = 0; i < name_columns; ++i) widths.push_back(widest_in(table, i));
+  bool narrowed = false;
+  for (; excess > 0; --excess) {
+    size_t& widest = *std::ranges::max_element(widths);
+    if (widest <= shortest) break;
+    --widest;
+    narrowed = true;
   }
-  const size_t widest = widest_in(table, column);
-  if (widest <= shortest) return false;
-  const size_t most = std::max(shortest, widest - std::min(widest, excess));
-  for (Strings& row : table) row[column] = shortened(row[column], most);
-  return true;
+  for (Strings& row : table) {
+    for (size_t i = 0; i < name_columns; ++i) row[i] = shortened(row[i], widths[i]);
+  }
+  return narrowed;
 }
 
 // "1 of 32 layers, 32/8 heads of 128, 2 threads".
