@@ -16,7 +16,7 @@ constexpr std::string_view kGemma2 =
   "tie_word_embeddings": true})";
 constexpr std::string_view kGemma3 =
     R"({"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256,
-  "vocab_size": 262208, "max_position_embeddings": 131072, "rope_theta": 1e6, "rope_local_base_freq": 10000.0,
+  "final_logit_softcapping": null, "vocab_size": 262208, "max_position_embeddings": 131072, "rope_theta": 1e6, "rope_local_base_freq": 10000.0,
   "tie_word_embeddings": true})";
 constexpr std::string_view kGpt2 =
     R"({"hidden_act": "gelu_new", "rms_norm_eps": 1e-5, "tie_word_embeddings": true})";
@@ -113,7 +113,9 @@ void read_yarn(const config::ModelSettings& rope, bool truncate, Rope& r) {
 
 Rope read_scaling(const config::ModelSettings& config, const Family& family,
                   const config::ModelSettings& rope, Rope r) {
-  const std::string type = rope.text("rope_type", rope.text("type", "default"));
+  // Classes with a RoPE for each kind of layers do not read the older name (transformers, Gemma3TextConfig).
+  const std::string type =
+      rope.text("rope_type", family.rope_by_kind ? "default" : rope.text("type", "default"));
   if (type == "default") return r;
   if (type != "linear" && type != "llama3" && type != "yarn") {
     config.refuse("rotary scaling '" + type +
@@ -199,13 +201,19 @@ void check_settings(const config::ModelSettings& config) {
 void read_family_settings(const config::ModelSettings& config, const Family& family, ModelConfig& c) {
   c.norm = family.norm;
   c.activation = read_activation(config);
+  if (family.linear_layers && c.activation != Activation::kSilu)
+    config.refuse("hidden_act", "\"silu\": the gate of linear layers has no other");
   c.rotary = family.rotary;
   c.gated_heads = family.gated_heads;
   if (family.scaled_embedding) c.embedding_scale = std::sqrt(static_cast<float>(c.dim));
-  const double scalar = config.number("query_pre_attn_scalar", c.head_dim());
-  c.query_scale = static_cast<float>(std::sqrt(c.head_dim() / scalar));
-  c.score_cap = static_cast<float>(config.number("attn_logit_softcapping", 0));
-  c.logit_cap = static_cast<float>(config.number("final_logit_softcapping", 0));
+  // Read where the class has them: Gemma 3's ignores a cap of scores, which is refused there.
+  const nlohmann::json own = nlohmann::json::parse(family.defaults);
+  const auto number = [&](const char* key, double other) {
+    return own.contains(key) ? config.number(key, other) : other;
+  };
+  c.query_scale = static_cast<float>(std::sqrt(c.head_dim() / number("query_pre_attn_scalar", c.head_dim())));
+  c.score_cap = static_cast<float>(number("attn_logit_softcapping", 0));
+  c.logit_cap = static_cast<float>(number("final_logit_softcapping", 0));
   if (family.feed_forward != FeedForward::kExperts) return;
   c.experts_per_token = config.count("num_experts_per_tok");
   if (c.experts_per_token > config.count("num_local_experts"))

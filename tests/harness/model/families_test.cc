@@ -160,6 +160,9 @@ TEST(Families, BadConfigsAreRefusedInOneLine) {
           "'scale_attn_by_inverse_layer_idx' is true, expected false");
   refused("gemma3", {{"use_bidirectional_attention", true}},
           "'use_bidirectional_attention' is true, expected false");
+  refused("gemma3", {{"attn_logit_softcapping", 3.0}},
+          "'attn_logit_softcapping' is 3.0, which kvlab does not read");
+  refused("qwen3_5", {{"hidden_act", "gelu_pytorch_tanh"}}, "expected \"silu\": the gate of linear layers");
   refused("gpt_oss", {{"num_experts_per_tok", 5}},
           "'num_experts_per_tok' is 5, expected at most num_local_experts");
   refused("gpt_oss", {{"num_local_experts", nullptr}},
