@@ -35,7 +35,10 @@ void ModelSettings::set(int64_t value, const std::string& key) {
 }
 
 void ModelSettings::rename(const std::string& other, const std::string& key) {
-  if (object_.contains(key)) return;
+  if (object_.contains(key)) {
+    if (object_.value(other, json()) == object_[key]) object_.erase(other);
+    return;
+  }
   names_[key] = other;
   if (!object_.contains(other)) return;
   object_[key] = object_[other];

@@ -105,7 +105,7 @@ TEST_F(Safetensors, ADtypeMayBeUnknownWhereTheTensorIsNotRead) {
   const io::SafetensorsFile file(path_);
   EXPECT_TRUE(
       test::contains(test::refusal([&] { file.tensor("a"); }), "unknown dtype \"F31\"; known are BOOL"));
-  expect_refused(entry("F31", "[65]", "[0,8]"), 8, "more than 8 values for each byte");
+  expect_refused(entry("F31", "[72]", "[0,8]"), 8, "more than 8 values for each byte");
 }
 
 TEST_F(Safetensors, RangesOutsideATensorAreBugs) {
