@@ -165,7 +165,7 @@ SafetensorsFile::Tensor parse_tensor(const json& entry, std::span<const std::byt
   }
   const int64_t span = offsets[1] - offsets[0],
                 bytes = element > 0 ? shape_bytes(tensor.shape, element, place) : span;
-  if (element == 0 && shape_bytes(tensor.shape, 1, place) / 8 > span)
+  if (element == 0 && shape_bytes(tensor.shape, 1, place) > 8 * span)
     place.refuse("its shape has more than 8 values for each byte");
   if (bytes != span) {
     place.refuse("its shape and dtype need " + std::to_string(bytes) + " bytes, its offsets span " +
