@@ -224,7 +224,9 @@ std::string answers(const Cells& cells, size_t width, size_t most_lines) {
       for (Strings& row : answer_rows(name, point)) table.push_back(std::move(row));
     }
   }
-  return table.size() > 1 ? fitted(std::move(table), width, 3, 10) : "";
+  constexpr size_t kNarrow =
+      90;  // columns of a terminal: below, names are worth more than the error beside them
+  return table.size() > 1 ? fitted(std::move(table), width, 3, width < kNarrow ? 20 : 10) : "";
 }
 
 }  // namespace kv::cli

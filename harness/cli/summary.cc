@@ -166,7 +166,8 @@ std::string summary(std::span<const results::Row> rows, const SummaryOptions& op
   std::string end;
   for (const std::string& line :
        {left_out_line(cells), keeps_all_line(cells), untested_line(cells), beyond_limit_lines(cells),
-        sentences(cells), options.also, peers_line(cells), aa_line(cells), noise_line(cells, false), ceiling_line(cells)}) {
+        sentences(cells), options.also, peers_line(cells), aa_line(cells), noise_line(cells, false),
+        ceiling_line(cells)}) {
     if (!line.empty()) end += wrapped(line, options.width);
   }
   if (!end.empty()) end = "\n" + end;

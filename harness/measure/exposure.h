@@ -11,11 +11,10 @@ namespace kv::measure {
 
 inline constexpr results::NumberColumn kEncodedShare{
     "encoded_share", "1",
-    "of the rows that a full cache's query reads, the share that was read as the codec stores them, not raw; "
-    "the mean "
-    "over the queries that were judged, layers and heads"};
+    "share of the rows that a full cache's query reads which was read as the codec stores them, not raw; the "
+    "mean over the queries that were judged, layers and heads"};
 inline constexpr results::NumberColumn kDroppedShare{
-    "dropped_share", "1", "of the same rows the share that was not read: gone, or not selected"};
+    "dropped_share", "1", "share of the same rows that was not read: gone, or not selected"};
 inline constexpr auto kExposureColumns = results::column_list(kEncodedShare, kDroppedShare);
 
 inline constexpr results::IntegerColumn kStatedContext{

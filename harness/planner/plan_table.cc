@@ -70,11 +70,11 @@ std::string answer(const PlanTable& t, std::vector<results::Row> rows, io::Units
   const std::string begin = t.geometry.name + " in " + t.memory_text + ": ";
   if (fits == 0) return begin + "none of these serves " + load_of(t) + ".";
   const results::Row& first = rows.front();
-  std::string text = begin + std::to_string(fits) + " of " + std::to_string(rows.size()) + " serve" +
-                     (fits == 1 ? "s " : " ") + load_of(t) + "; " + first[results::kVariant] +
-                     " takes least, " +
-                     io::human_bytes(*first[kHeldBytes] / std::max<int64_t>(1, first[kUsersPeak].value_or(t.users)), units) +
-                     " per sequence and " + io::human_bytes(*first[kHeldBytes], units) + " in all";
+  std::string text =
+      begin + std::to_string(fits) + " of " + std::to_string(rows.size()) + " serve" +
+      (fits == 1 ? "s " : " ") + load_of(t) + "; " + first[results::kVariant] + " takes least, " +
+      io::human_bytes(*first[kHeldBytes] / std::max<int64_t>(1, first[kUsersPeak].value_or(t.users)), units) +
+      " per sequence and " + io::human_bytes(*first[kHeldBytes], units) + " in all";
   if (first[kUsersPeak])
     text += " at the peak, for up to " + count(first[kUsersPeak]) + " at once (median " +
             count(first[kUsersP50]) + "), " + fixed(*first[kPreemptionsPer1000], "%.0f") +

@@ -32,6 +32,6 @@ def test_a_committed_run_is_drawn_as_its_summary_says_it(tmp_path):
     specs = re.search(r'id="specs">(.*?)</script>', (tmp_path / "report.html").read_text(), re.DOTALL)
     title = " ".join(json.loads(specs[1])["break_even"]["title"]["text"])
     assert title == (
-        "batch 1: contiguous/f16/ring(window=4096,sinks=4) is faster than contiguous/kivi(bits=2) from about "
+        "batch 1: f16 ring 4096 sinks 4 is faster than kivi 2-bit residual 128 from about "
         "6,420 tokens on (237–11,800)"
     )
