@@ -50,10 +50,10 @@ struct LauncherCommand {
 constexpr LauncherCommand kLauncherCommands[] = {
     {"plot", "draw the charts of earlier runs"},
     {"site", "make a static site of the results of any number of machines"},
-    {"models", "list the models of Python packages; models fetch NAME downloads one"},
+    {"models", "models of Python packages: list, fetch NAME; convert makes a folder of llama2.c's files"},
     {"peers", "install other engines, which configs measure beside kvlab's caches"},
     {"gpu-check", "check the GPU kernels on this machine; needs nvcc and Python"},
-    {"test", "build and run all tests; options go to ctest"}};
+    {"test", "build and run the tests, --all the slow ones too; options go to ctest"}};
 
 struct ListOptions {
   std::string what;

@@ -29,8 +29,10 @@ bool place_served(measure::SweepPoint& point) {
   if (point.axes[kArrivals].empty())
     point.axes[kArrivals] = point.axes[kTraceFile].empty() ? "poisson(1)" : "trace";
   point.batch = static_cast<int>(s[kMaxRunningKey]);
-  const int64_t trained = point.source->model()->config().max_tokens;
-  point.seq_len = s[kContextTokensKey] > 0 ? s[kContextTokensKey] : trained;
+  if (s[kContextTokensKey] > 0)
+    point.seq_len = s[kContextTokensKey];
+  else if (point.source)  // which an outline has not opened
+    point.seq_len = point.source->model()->config().max_tokens;
   const std::string trace = std::filesystem::path(point.axes[kTraceFile]).filename().string();
   point.shape += (trace.empty() ? "" : " " + trace) + " " + point.axes[kArrivals] + " room " +
                  point.axes[kRoom] + " sharing " + point.axes[kSharing];
