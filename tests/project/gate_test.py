@@ -1,10 +1,12 @@
 """The gate's choices (.ci/steps): what a commit's hash and its changes make it run."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
+SHARDED = "contract_test threads_test truncation_test prefix_cache_test retention_test".split()
 
 
 def sh(home, script):
@@ -95,3 +97,14 @@ def test_every_parser_has_its_folders(tmp_path):
     for path in (PROJECT / "tests/fuzz").glob("*_fuzz.cc"):
         folders = sh(tmp_path, f"folders_of_parser {path.name.removesuffix('_fuzz.cc')}")[0].split()
         assert folders != ["."] and all((PROJECT / folder).is_dir() for folder in folders), path
+
+
+def test_the_gates_sanitizers_see_every_program_of_kernels_and_variants():
+    build = Path(os.environ["KVLAB_PROGRAM"]).parents[1]
+    listed = json.loads(subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], capture_output=True, text=True, check=True).stdout)
+    labels = {}
+    for test in listed["tests"]:
+        program = Path(test["command"][0]).name
+        labels.setdefault(program, set()).update(*(entry["value"] for entry in test["properties"] if entry["name"] == "LABELS"))
+    lower = {program for program in labels if program.startswith(("kernels_", "variants_")) or program in SHARDED}
+    assert len(lower) > 6 and all(labels[program] == {"lower"} for program in lower)
