@@ -225,7 +225,8 @@ def test_mistakes_are_refused_in_one_line(tmp_path, settings, message):
 
 def test_a_text_of_ids_alone_asks_for_a_tokenizer(tmp_path):
     config, ids = tmp_path / "c.toml", tmp_path / "ids.u16"
+    model = shutil.copytree(HOME / "configs/models/kvlab-recall-1m", tmp_path / "model", ignore=shutil.ignore_patterns("tokenizer*"))
     ids.write_bytes(bytes([7, 0]) * 8000)
     config.write_text(CONFIG)
-    done = run(config, tmp_path / "run", {"workload.tokenizer": '""', "workload.text": ids})
+    done = run(config, tmp_path / "run", {"workload.model": model, "workload.text": ids})
     assert_refused(done, "needs a tokenizer", out=tmp_path / "run")
