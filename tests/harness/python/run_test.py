@@ -35,7 +35,7 @@ def test_cells_are_those_of_the_file(results):
     assert set(results.cells["seq_len"]) == {32, 48}
     for column in ("bytes_payload", "step_p50_us"):
         assert results.cells[column].to_list() == [float(row[column]) if row[column] else None for row in rows]
-    assert set(results.cells["status"]) == {"ok"} and "contiguous/f16" in results.summary
+    assert set(results.cells["status"]) == {"ok"} and "contiguous f16" in results.summary
 
 
 def test_frames_are_typed(results):
@@ -95,7 +95,7 @@ def test_a_folder_without_results(tmp_path):
 
 def test_a_notebook_shows_the_first_screen():
     shown = kvlab.load(COMMITTED)._repr_html_()
-    assert "<code>doubling/f16</code> is fastest: 0.85 of <code>contiguous</code>" in shown.replace("\n", " ")
+    assert "<code>doubling f16</code> is fastest: 0.85 of <code>contiguous f32</code>" in shown.replace("\n", " ")
     assert shown.count("<table>") == shown.count("<details") == 6 and shown.count("<details open>") == 1
     assert "<script" not in shown and "quickstart, cells: 42 ok" in shown
 
