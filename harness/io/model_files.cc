@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* kMakeNothing = "KVLAB_MAKE_NOTHING";  // model_files.py reads it, too
 
-// What harness/model/model_files.py prints.
+// Returns the output of harness/model/model_files.py.
 std::string said_by_python(const std::vector<std::string>& arguments, const std::string& of) {
   const bool makes = !std::getenv(kMakeNothing);
   const NotHere not_here("'" + of + "', to convert once into .models");

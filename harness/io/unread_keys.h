@@ -1,4 +1,4 @@
-// What a stranger's file may state although nothing reads it: configs/unread_keys.json, with a reason for each.
+// Keys that a stranger's file may state although nothing reads them: configs/unread_keys.json has a reason for each.
 #pragma once
 
 #include <string>

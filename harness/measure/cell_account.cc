@@ -117,7 +117,7 @@ void Cell::account(std::span<const int64_t> lengths, std::span<const int64_t> pr
   const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   result[results::kHeldBytesPerToken] =
       static_cast<double>(payload + metadata + disk) / static_cast<double>(tokens);
-  // Of the newest query, whose error is counted. Readings judge others, and say so after this.
+  // The newest query's shares, whose error is counted. Readings judge others, and say so after this.
   const int64_t newest = lengths.empty() ? 0 : lengths.front() - 1,
                 first_step = prompts.empty() ? prompt : prompts.front();
   const RowShares shares =

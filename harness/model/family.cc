@@ -139,7 +139,7 @@ Rope read_scaling(const config::ModelSettings& config, const Family& family,
   return r;
 }
 
-// Where a file states the RoPE of the layers of a kind, "full" or "sliding". transformers 5 has it in rope_parameters, in Gemma 3
+// The place in a file of the RoPE of the layers of a kind, "full" or "sliding". transformers 5 has it in rope_parameters, in Gemma 3
 // once a kind; before, it was rope_scaling, in Gemma 3 for full layers alone. A file with both, as model pages tell users to write
 // it, means rope_scaling.
 config::ModelSettings rope_settings(const config::ModelSettings& config, const Family& family,

@@ -186,7 +186,7 @@ inline void fail(Row& cell, Status how, std::string why) {
   cell[kReason] = std::move(why);
 }
 
-// What sentences and tables call the cell's cache.
+// The name of the cell's cache in sentences and tables.
 inline const std::string& label_of(const Row& cell) {
   return cell[kLabel].empty() ? cell[kVariant] : cell[kLabel];
 }

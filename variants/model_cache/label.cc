@@ -56,7 +56,7 @@ std::string said_of(const Stage& stage, const Entry& entry, const Stage* around)
 
 bool is_float(std::string_view codec) { return codec == "f32" || codec == "f16" || codec == "bf16"; }
 
-// Of an exception, the stages that differ from those around it.
+// The stages of an exception that differ from those around it.
 std::string said_of(const Spec& spec, const Spec* around) {
   const Spec usual = around ? *around : default_spec();
   const bool is_plain =

@@ -204,7 +204,7 @@ class GenerateRun {
     if (in_place && !point_.context->gpu()) cell.result[kSamplesSharedBytes] = shared;
   }
 
-  // What all that ran wrote, [texts()] each, and the full cache at the end. Ids where no tokenizer or no Python reads them.
+  // Returns the texts of all that ran, [texts()] each, and the full cache at the end. Ids where no tokenizer or no Python reads them.
   std::vector<io::TextOfTokens> texts_of(const std::vector<Writing>& writings,
                                          const std::vector<int>& full) const {
     std::vector<int> ids;

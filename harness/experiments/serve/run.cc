@@ -255,7 +255,7 @@ std::vector<results::Row> run_serve(const measure::SweepPoint& point, const meas
   return ServeRun(point, control, results).run();
 }
 
-// What the best of all cells that refused nothing is asked for.
+// A question that the best of all cells that refused nothing answers.
 struct Best {
   const char* words;
   const results::NumberColumn &value, &low, &high;

@@ -49,7 +49,7 @@ inline constexpr results::TextColumn kOutcomes{"outcomes", "",
                                                "cache answer it, c this cache alone, f the full "
                                                "cache alone, n neither"};
 
-// Of a configuration: all cells that differ from a cell in depth and length alone. Without `outcomes`, from the pairs of
+// Columns of a configuration: all cells that differ from a cell in depth and length alone. Without `outcomes`, from the pairs of
 // answers that the cells' counts allow and that differ most often.
 inline constexpr results::IntegerColumn kPooledQuestions{
     "pooled_questions", "", "task: questions of the variant at all usable depths and lengths"};

@@ -243,7 +243,7 @@ TEST(FamiliesOverCaches, LinearLayersRunButTheirRowsAreNotReplayed) {
   }
 }
 
-// As GGUF files of Llama's have it: rotary pairs side by side.
+// Rotary pairs lie side by side in GGUF files of Llama's.
 test::TinyHuggingFace interleaved(test::TinyHuggingFace tiny) {
   tiny.config["rope_interleave"] = true;
   const int64_t d = tiny.head_dim(), row = tiny.number("hidden_size");
@@ -265,7 +265,7 @@ TEST(FamiliesOverCaches, TheOrderOfKsChannelsMattersToBlocksOfThemAlone) {
   EXPECT_NE(model::model_checksum(*ordered), model::model_checksum(*file))
       << "codebooks of one fit the other";
   const std::vector<float> want = halves.with_full_attention();
-  // What keeps rows raw, before RoPE too, and what chooses by pairs.
+  // Some caches keep rows raw, before RoPE too, and some choose by pairs.
   for (const char* spec :
        {"contiguous/f32", "paged/f32/full(positions=cache)", "contiguous/f32/tova(budget=12)",
         "contiguous/f32/ring(window=8,sinks=4,positions=cache)",
