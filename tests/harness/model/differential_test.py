@@ -187,7 +187,10 @@ def test_logits_are_those_of_transformers_or_refused(tmp_path: Path) -> None:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     seed, counts, wrong = os.environ.get("KVLAB_SEED", "0"), Counter[str](), []
-    for number in range(int(os.environ.get("KVLAB_DRAWS", "10"))):
+    draws = int(os.environ.get("KVLAB_DRAWS", "10"))
+    for number in range(10 * draws):
+        if number >= draws and counts["folder equal"] > 0 and counts["gguf equal"] > 0:
+            break  # few draws may all be refused, which would prove nothing
         draw = random.Random(f"{seed}-{number}")
         config, folder = drawn(draw), tmp_path / str(number)
         folder.mkdir()
