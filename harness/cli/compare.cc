@@ -284,7 +284,7 @@ void add_options(CLI::App& app, CompareOptions& options) {
                  "names), or if "
                  "the second run lacks a cell of the first");
   app.add_flag("--allow-missing", options.allow_missing, "cells that the second run lacks are no failure");
-  app.add_flag("--json", options.json, "print every cell as JSON (fields: harness/README.md)");
+  app.add_flag("--json", options.json, "print every cell as JSON (fields: results/json.md)");
 }
 
 int compare(const CompareOptions& options) {

@@ -18,7 +18,7 @@ struct DryRun {
   std::filesystem::path out;
   bool resume = false;
 };
-// The text to print; `json`: as JSON (fields: harness/README.md). Call io::make_nothing() before. Throws std::invalid_argument as
+// The text to print; `json`: as JSON (fields: results/json.md). Call io::make_nothing() before. Throws std::invalid_argument as
 // the run would.
 std::string dry_run(const DryRun& run, bool json);
 

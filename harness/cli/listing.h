@@ -5,7 +5,7 @@
 
 namespace kv::cli {
 
-// `json`: the same as JSON (fields: harness/README.md). `only_variants`: the entries of each stage alone.
+// `json`: the same as JSON (fields: results/json.md). `only_variants`: the entries of each stage alone.
 std::string listing(bool json, bool only_variants = false);
 
 // `kvlab list columns`: name, unit and meaning of every column of a results folder, from its declaration.

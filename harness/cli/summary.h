@@ -22,7 +22,7 @@ struct SummaryOptions {
 // report, cells.csv and the full tables have the rest.
 std::string summary(std::span<const results::Row> cells, const SummaryOptions& options = {});
 
-// The same as JSON: the answers at every sweep point and all cells (fields: harness/README.md).
+// The same as JSON: the answers at every sweep point and all cells (fields: results/json.md).
 std::string summary_json(std::span<const results::Row> cells, const std::string& folder, bool finished);
 
 // kSummaryWidth, or the width of a narrower terminal.

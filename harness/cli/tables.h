@@ -33,7 +33,7 @@ void add_options(CLI::App& app, TablesOptions& options);
 // Returns the text to print. Throws std::invalid_argument, or std::runtime_error if `out` cannot be written.
 std::string run_tables(const TablesOptions& options);
 
-// The presets and their geometries, for `kvlab list --models`; `json`: as JSON (fields: harness/README.md).
+// The presets and their geometries, for `kvlab list --models`; `json`: as JSON (fields: results/json.md).
 std::string model_listing(bool json);
 
 }  // namespace kv::cli

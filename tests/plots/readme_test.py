@@ -1,4 +1,4 @@
-"""README's picture, headline and findings, and results/README's sentences: drawn and said from what is committed."""
+"""README's picture, headline and findings, and their runs' pages: drawn and said from what is committed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from claims import published, read_claims
 from data import load_run
 from figures.list import FIGURES
 from report import specification, tables_of
@@ -37,25 +38,31 @@ def estimate(row, column, digits=2, sign=1):
 
 
 def test_the_headline_is_what_its_picture_draws():
-    """One quantity for both: the KL divergence of two caches of equal bytes, with its interval."""
+    """One quantity for both: the KL divergence of two caches of equal bytes; the run's page has the intervals."""
     ((folder, name),) = PICTURES
     assert name == "quality_kl"
-    headline = re.search(r"\*\*(In SmolLM2.*?)\*\*", README, re.S)[1]
+    headline = re.search(r"\*\*(On SmolLM2.*?)\*\*", README, re.S)[1]
     keys, values = (cells(folder, experiment="quality", codec=f"split({codecs})")[0] for codecs in ("k=q8_0,v=q4_0", "k=q4_0,v=q8_0"))
-    said = re.findall(r"([\d.]+)(?: nats)? \(([\d.–]+)\)", headline)
-    assert said == [tuple(estimate(row, "kl_mean", digits)) for row, digits in ((keys, 4), (values, 3))]
-    assert keys["bytes_payload"] == values["bytes_payload"] and "the same bytes" in headline
+    (less, low), (more, high) = (estimate(row, "kl_mean", digits) for row, digits in ((keys, 4), (values, 3)))
+    assert re.findall(r"\d\.\d+", headline) == [less, more] and f"{float(more) / float(less):.0f} times" in headline
+    assert keys["bytes_payload"] == values["bytes_payload"] and "at the same size" in headline
+    assert all(f"({interval})" in page(folder) for interval in (low, high))
+
+
+def page(folder):
+    return (HOME / folder / "README.md").read_text()
 
 
 def concatenation(folder):
     (row,) = cells(folder, variant="concat", seq_len=4096)
-    return [row["seq_len"], *estimate(row, "append_total_ratio_p50", 0)]
+    ratio, interval = estimate(row, "append_total_ratio_p50", 0)
+    return [row["seq_len"], ratio], [interval]
 
 
 def four_bits(folder):
     (row,) = cells(folder, codec="q4_0", seq_len=4096, head_dim=128, kv_heads=32, threads=2)
     ratio, interval = estimate(row, "cold_ratio_p50")
-    return [ratio, f"{100 * float(row['ratio_confidence']):.0f} %", interval, row["seq_len"], row["kv_heads"]]
+    return [f"{1 / float(row['cold_ratio_p50']):.1f}"], [f"{ratio} of f16's time at 4,096 tokens ({100 * float(row['ratio_confidence']):.0f} % interval {interval})"]
 
 
 def chunks(folder):
@@ -64,7 +71,7 @@ def chunks(folder):
     mib = [f"{float(row['bytes_workspace_peak']) / 2**20:g}" for row in (chunked, whole)]
     ratio, interval = estimate(chunked, "ratio_p50")
     of_that = float(tiled["prefill_p50_us"]) / float(chunked["prefill_p50_us"])
-    return [*mib, "128", "4096", ratio, f"{100 * float(chunked['ratio_confidence']):.1f} %", interval, f"{of_that:.2f}"]
+    return ["4096", "128", *mib], [f"{ratio} ({interval})", f"{of_that:.2f} of the time of Eigen's chunks"]
 
 
 def snapkv(folder):
@@ -73,19 +80,20 @@ def snapkv(folder):
     right, full, asked, late = (sum(int(row[key]) for row in rows) for rows, key in (
         (before, "right"), (before, "full_right"), (before, "batch"), (after, "right")))  # fmt: skip
     assert right == full
-    return ["64", "512", *map(str, (right, asked, late))]
+    return ["64", "512", *map(str, (right, asked, late))], [f"answers {right} of {asked} questions"]
 
 
 def sinks(folder):
     cached, absolute = (cells(folder, variant=f"contiguous/f16/ring(window=508,sinks=4{at})")[0] for at in (",positions=cache", ""))
-    return [*estimate(cached, "loss_change", 3, -1), *estimate(absolute, "loss_change")]
+    found = [estimate(cached, "loss_change", 3, -1), estimate(absolute, "loss_change")]
+    return [value for value, _ in found], [interval for _, interval in found]
 
 
 def half_a_step(folder):
     rows = cells(folder, variant="contiguous/f16", batch=1, verdict="baseline")
     points = [(int(row["seq_len"]), float(row["cache_share"])) for row in rows]
     ((a, low), (b, high)) = next(pair for pair in zip(points, points[1:]) if pair[0][1] < 0.5 <= pair[1][1])
-    return [f"{round(a + (0.5 - low) / (high - low) * (b - a), -3):.0f}"]
+    return [f"{round(a + (0.5 - low) / (high - low) * (b - a), -3):.0f}"], []
 
 
 def rounded(folder):
@@ -93,19 +101,29 @@ def rounded(folder):
     for row in cells(folder):
         left[row["codec"].split("(")[0]] += [int(row["rounded_answers"])] * (row["rounded_answers"] != "0")
     assert [codec for codec in left if left[codec]] == ["q8_0", "q4_0", "kivi"] and {*left["q8_0"], *left["q4_0"]} == {1}
-    return ["1", "64", str(min(left["kivi"])), str(max(left["kivi"])), "64"]
+    return ["1", "64", str(min(left["kivi"])), str(max(left["kivi"])), "64"], []
 
 
-FINDINGS = [("growth", concatenation), ("kernels", four_bits), ("prefill", chunks), ("tasks", snapkv), ("real_stream", sinks), ("model", half_a_step)]
+FINDINGS = [("growth", concatenation), ("kernels", four_bits), ("prefill", chunks), ("tasks", snapkv), ("real_stream", sinks)]
 
 
 @pytest.mark.parametrize(("name", "sentence", "numbers"), [
     *((name, rf"{number}\. (.*\(results/epyc-2core/{name}\).*)\n", numbers) for number, (name, numbers) in enumerate(FINDINGS, 1)),
-    ("serve", r"(Answers equal those of their requests alone.*?)\. ", rounded),
+    ("serve", r"(Answers equal those of their requests alone.*?)\.\s", rounded),
+    ("model", r"\*\*Answer\*\*: (.*)", half_a_step),
 ])  # fmt: skip
 def test_a_sentence_has_the_numbers_of_its_cells(name, sentence, numbers):
-    text = re.search(sentence, README + (HOME / "results/README.md").read_text())[1]
-    text = re.sub(r"\]\([^)]*\)|`[^`]*`|(?<=\d),(?=\d{3})|\b(bf16|f16|q\d_0|Llama-3.2-1B|SmolLM2|4 bits)\b", "", text)
-    assert re.findall(r"\d[\d.–]*(?<=\d)(?: %)?", text) == numbers(f"results/epyc-2core/{name}"), text
-    threads = {row["threads"] for row in cells(f"results/epyc-2core/{name}")}
-    assert threads == {"2"} or name in ("kernels", "serve") and "`--threads 2`" in README  # kernels.toml has both
+    folder = f"results/epyc-2core/{name}"
+    text = re.search(sentence, README if "results" in sentence else page(folder))[1]
+    text = re.sub(r"\]\([^)]*\)|`[^`]*`|(?<=\d),(?=\d{3})|\b(bf16|f16|q\d_0|llama-3.2-1b|SmolLM2|4-bit)\b", "", text)
+    said, intervals = numbers(folder)
+    assert re.findall(r"\d[\d.–]*(?<=\d)(?: %)?", text) == said, text
+    assert [interval for interval in intervals if interval not in page(folder)] == []
+    threads = {row["threads"] for row in cells(folder)}
+    assert threads == {"2"} or name in ("kernels", "serve")  # kernels.toml has 1 and 2, and the finding is of 2
+
+
+def test_the_published_figures_are_counted():
+    rows = published(read_claims(HOME / "results/epyc-2core/reproduce"))
+    right, wrong = (sum(row["verdict"] == verdict for row in rows) for verdict in ("reproduced", "contradicted"))
+    assert re.search(rf"Of {len(rows)} \[published figures\]\S+ {right} are reproduced and {wrong} contradicted\.", README)
