@@ -1,7 +1,6 @@
 """The report of `kvlab reproduce`: every published figure with what was computed and measured, and the verdict.
 
     python claims.py COMMITTED FRESH [SOURCE...]  do two folders agree on every verdict that does not depend on the machine, of all sources or these?
-    python claims.py --readme FOLDER FILE         puts the folder's summary between the claims markers of FILE
 """
 
 from __future__ import annotations
@@ -52,7 +51,6 @@ VERDICTS = {
     "contradicted": ("contradicted", "disagrees, by the source’s own numbers or in its own setting"),
     "not testable here": ("untestable", "needs what is missing: a GPU, a large model, another codec"),
 }
-MARKERS = ("<!-- claims: ", "<!-- end of claims -->")
 
 
 class BadClaims(BadResults):
@@ -215,29 +213,14 @@ def compare(committed: Path, fresh: Path, of: list[str]) -> int:
     return 1 if differing else 0
 
 
-def put_between_markers(text: str, summary: str) -> str:
-    begin, end = text.find(MARKERS[0]), text.find(MARKERS[1])
-    if begin < 0 or end < begin:
-        raise BadClaims(f"there is no '{MARKERS[0]}… -->' with a '{MARKERS[1]}' after it")
-    begin = text.index("\n", begin) + 1
-    return text[:begin] + summary + text[end:]
-
-
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--readme", action="store_true", help="write the summary of the first into the second")
     arguments.add_argument("first", type=Path, help="the committed folder")
-    arguments.add_argument("second", type=Path, help="a fresh folder; with --readme, the file to write into")
+    arguments.add_argument("second", type=Path, help="a fresh folder")
     arguments.add_argument("sources", nargs="*", help="compare only these sources")
     options = arguments.parse_args()
     try:
-        if not options.readme:
-            return compare(options.first, options.second, options.sources)
-        from claims_markdown import summary
-
-        text = options.second.read_text(encoding="utf-8")
-        options.second.write_text(put_between_markers(text, summary(read_claims(options.first))), encoding="utf-8")
-        return 0
+        return compare(options.first, options.second, options.sources)
     except (BadClaims, OSError) as error:
         print(f"kvlab: {error}", file=sys.stderr)
         return 2

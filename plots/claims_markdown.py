@@ -1,4 +1,4 @@
-"""The verdicts of claims.csv as Markdown: all figures with quotes and arithmetic, and the summary that the claims' README shows."""
+"""The verdicts of claims.csv as Markdown: all figures with quotes and arithmetic, and the summary by source and claim."""
 
 from __future__ import annotations
 
@@ -109,4 +109,4 @@ def summary(rows: list[Row]) -> str:
             name = claim.first["text"] + (f" ({len(figures)} checks)" if len(figures) > 1 else "")
             values = (from_to(figures, column) for column in ("published", "computed", "measured"))
             by_claim += line("" if i else source.title, name, *values, verdicts(figures), why(figures))
-    return f"{by_kind}\n<details><summary>Every claim</summary>\n\n{by_claim}\n</details>\n"
+    return f"# Verdicts by source\n\n{by_kind}\n<details><summary>Every claim</summary>\n\n{by_claim}\n</details>\n"

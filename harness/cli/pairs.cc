@@ -113,7 +113,7 @@ std::string pairs_page() {
   Footnotes notes;
   std::string text =
       "# Which pairs work\n\n"
-      "Made from the registry by `./kvlab list --pairs > variants/README.md`; a test holds the two together. "
+      "Made from the registry by `./kvlab list --pairs > variants/pairs.md`; a test holds the two together. "
       "Every\n"
       "stage has its default parameters here, and the others are those that a spec leaves out. A pair "
       "that\n"

@@ -1,4 +1,4 @@
-// The pairs of variants that work together, as Markdown: the text of variants/README.md.
+// The pairs of variants that work together, as Markdown: the text of variants/pairs.md.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A sweep config (TOML), read, overridden and checked. configs/README.md lists the keys.
+// A sweep config (TOML), read, overridden and checked. configs/keys.md lists the keys.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kAlignment = 64;
 
 // Blocks of at least this size use huge pages: one core read 25 GB/s with pages of 4 KiB and 31 to 35 with huge ones
-// (kernels/README.md). Smaller blocks would waste too large a part of a page.
+// (kernels/LOG.md, v5). Smaller blocks would waste too large a part of a page.
 constexpr size_t kHugePage = size_t{2} << 20, kHugeFrom = 4 * kHugePage;
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }

@@ -272,10 +272,10 @@ TEST(RecordedWorkload, ReadsAsWhatItRecorded) {
 }
 
 TEST(Pairs, TheCommittedPageIsTheRegistrys) {
-  std::ifstream file(KVLAB_SOURCE_DIR "/variants/README.md");
+  std::ifstream file(KVLAB_SOURCE_DIR "/variants/pairs.md");
   std::stringstream text;
   text << file.rdbuf();
-  EXPECT_EQ(text.str(), cli::pairs_page()) << "./kvlab list --pairs > variants/README.md";
+  EXPECT_EQ(text.str(), cli::pairs_page()) << "./kvlab list --pairs > variants/pairs.md";
 }
 
 }  // namespace
