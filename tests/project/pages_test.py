@@ -20,17 +20,16 @@ PAGES = [p for p in (*PROJECT.glob("*.md"), *(p for f in FOLDERS for p in sorted
 named = {"ids": lambda page: str(page.relative_to(PROJECT))}
 MODEL = "configs/models/kvlab-recall-1m"
 STANDS_FOR = {  # files and folders of the reader's own
-    "MODEL.gguf": MODEL, "Llama-3.2-1B.gguf": MODEL, "TEXT": f"{MODEL}/sample.txt", "book.txt": f"{MODEL}/sample.txt",
-    "BEFORE": "results/epyc-2core/quickstart", "AFTER": "results/epyc-2core/quickstart", "path/to/config.json": f"{MODEL}/config.json",
-    "FOLDER": "results/epyc-2core/quickstart", "results/MACHINE/quickstart": "results/epyc-2core/quickstart", "FILE": "configs/ci.toml",
+    **dict.fromkeys(["MODEL.gguf", "Llama-3.2-1B.gguf"], MODEL), **dict.fromkeys(["TEXT", "book.txt"], f"{MODEL}/sample.txt"),
+    **dict.fromkeys(["BEFORE", "AFTER", "FOLDER"], "results/epyc-2core/quickstart"), "path/to/config.json": f"{MODEL}/config.json", "FILE": "configs/ci.toml",
 }  # fmt: skip
-OPTIONS_ALONE = {  # commands of which the options are compared with the help, and why nothing runs
+OPTIONS_ALONE = {  # commands, and files in commands, of which only the options are compared with the help, and why
     "choose": "measures for minutes", "calibrate": "reads a model that it downloads", "merge": "needs the shards of several runs",
     "gpu-check": "needs a GPU", "test": "builds all tests", "peers": "installs engines", "plot": "draws for a minute", "site": "copies all results",
-    "models": "downloads a model", "reproduce": "computes for minutes", "check-results": "computes all again; cli_check_test.py runs it",
+    "models": "downloads a model", "reproduce": "computes for minutes", "check-results": "cli_check_test.py runs it", "eval": "cli_help_test.py runs it",
+    **dict.fromkeys(["azure2023_conv.csv", "mooncake_conversation.jsonl"], "needs a trace that is downloaded"),
+    **dict.fromkeys(["configs/model.toml", "configs/hybrid.toml"], "makes a billion random weights, even to plan"),
 }  # fmt: skip
-
-MANY_WEIGHTS = {"configs/model.toml", "configs/hybrid.toml"}  # even --dry-run makes a billion random ones
 
 
 def commands(page):
@@ -46,44 +45,29 @@ def commands(page):
 @cache
 def printed(*words):
     script = {"plot": "plots/report.py", "site": "plots/publish.py", "models": "harness/model/model_packages.py"}.get(words[0])
-    start = [sys.executable, script] if script else [PROGRAM, words[0]] if words[0] not in ("gpu-check", "test", "peers") else ["./kvlab", words[0]]
-    done = subprocess.run([*start, *words[1:]], cwd=PROJECT, capture_output=True, text=True, timeout=120, env={**os.environ, "KVLAB_HOME": str(PROJECT), "COLUMNS": "100"})
+    start = [sys.executable, script] if script else ["./kvlab" if words[0] in ("gpu-check", "test", "peers") else PROGRAM, words[0]]
+    environment = {**os.environ, "KVLAB_HOME": str(PROJECT), "COLUMNS": "100"}
+    done = subprocess.run([*start, *words[1:]], cwd=PROJECT, capture_output=True, text=True, timeout=120, env=environment)
     assert done.returncode == 0, (words, done.stderr or done.stdout)
     return done.stdout
 
 
 def smallest(words, tmp):
     """The words with files that are here, and no measurement."""
-    words = [STANDS_FOR.get(word, word) for word in words]
-    if words[0] == "eval" and words[1:]:
-        words[1] = str(tmp / "dump.safetensors")
-        printed("eval", "--example", words[1])
-        words += ["--no-plots"]
-    if words[0] == "run":
-        words = [*(word for word in words if word not in ("--resume", "--device", "cuda")), *["--dry-run"] * ("--list-shards" not in words)]
-    words += ["--measure", "0B"] * (words[0] == "tables")
-    for i, word in enumerate(words):
-        if word in ("--out", "--hit-curve"):
-            words[i + 1] = str(tmp / Path(words[i + 1]).name)
-        for name, line in TRACES.items():
-            if name in word:
-                (tmp / name).write_text(line)
-                words[i] = word.replace(name, str(tmp / name))
+    words = [STANDS_FOR.get(word, word) for word in words if word not in ("--resume", "--device", "cuda")]
+    for at in (i for i, word in enumerate(words[:-1]) if word == "--out"):
+        words[at + 1] = str(tmp / Path(words[at + 1]).name)
+    words += ["--dry-run"] * (words[0] == "run" and "--list-shards" not in words) + ["--measure", "0B"] * (words[0] == "tables")
     return words
-
-
-TRACES = {
-    "azure2023_conv.csv": "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,374,44\n2023-11-16 18:17:04.0319600,396,109\n",
-    "mooncake_conversation.jsonl": '{"timestamp": 0, "input_length": 900, "output_length": 20, "hash_ids": [1, 2]}\n' * 2,
-}
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page) and page.name not in ("CHANGELOG.md", "claims.md", "LOG.md")], **named)
 def test_commands_run(page, tmp_path):
     for words in commands(page):
-        own = printed(words[0], "--help") if words[0] not in ("plot", "site", "models", "test") or "--" in " ".join(words) else ""
-        assert [word for word in words if word.startswith("--") and own and f"{word.partition('=')[0]} " not in own.replace(",", " ")] == [], words
-        if words[0] not in OPTIONS_ALONE and words[1:] and not MANY_WEIGHTS & set(words):
+        options = [word.partition("=")[0] for word in words if word.startswith("--")]
+        known = re.findall(r"--[\w-]+", printed(words[0], "--help")) if options else []
+        assert words[0] == "test" or [option for option in options if option not in known] == [], words
+        if words[1:] and not any(name == word.rpartition("=")[2] for word in words for name in OPTIONS_ALONE):
             printed(*smallest(list(words), tmp_path))
 
 

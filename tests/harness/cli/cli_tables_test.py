@@ -248,14 +248,6 @@ def test_the_usual_variants_are_one_table_in_80_columns(model):
     assert "All caches are" not in mixed and re.search("contiguous +paged", mixed)
 
 
-def test_the_models_readme_shows_what_the_command_prints():
-    readme = (HOME / "configs" / "models" / "README.md").read_text()
-    shown = readme[readme.index("KV cache of llama-3.1-8b"):]
-    shown = shown[:shown.index("```")].rstrip()
-    printed = tables("--model", "llama-3.1-8b", "--lengths", "1024,8192,131072", env={**ENV, "COLUMNS": "100"}).stdout
-    assert printed.startswith(shown + "\n\n* computed only")
-
-
 @pytest.mark.parametrize("command", [("tables", "--lengths", "100"), ("plan", "--memory", "4GB", "--context", "100", "--users", "1")])
 def test_models_of_packages_have_tables(command):
     for name, package in json.loads((HOME / "harness/model/model_packages.json").read_text()).items():
