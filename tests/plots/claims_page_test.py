@@ -61,7 +61,7 @@ def test_markdown_counts_verdicts_and_escapes_its_tables():
     rows[1] |= {"published": "<5 %", "reason": "a | b"}
     assert "| T=4096 | \\<5 % | – | 1x (0.9–1.1) | contradicted | measurement | a \\| b |\n" in markdown(rows)
     text = summary(rows)
-    assert text.startswith("3 published figures of 2 claims, in 3 checks: 2 reproduced, 1 contradicted. The contradicted ones are of 1 claim.\n")
+    assert text.startswith("# Verdicts by source\n\n3 published figures of 2 claims, in 3 checks: 2 reproduced, 1 contradicted. The contradicted ones are of 1 claim.\n")
     assert text.count("\n| ") == 2 + 3  # a line the source and a line a claim, each under a head
     assert "| 007: a paper | 2 | 1 | It is fast (T=4096: \\<5 %, here 1x (0.9–1.1)) |" in text
     assert "| 007: a paper | It is fast (2 checks) | 21× … \\<5 % | – | 26.38x (25.42–30.59) … 1x (0.9–1.1) |" in text
@@ -72,7 +72,7 @@ def test_published_figures_are_counted_and_documents_stand_apart():
     rows[1]["decides"] = "no"  # another check of the figure decides
     rows[2] |= {"kind": "paper", "source": "b", "title": "B"}
     text = summary(rows)
-    assert text.startswith("**Documents.** 1 published figure of 1 claim, in 2 checks: reproduced.\n")
+    assert text.startswith("# Verdicts by source\n\n**Documents.** 1 published figure of 1 claim, in 2 checks: reproduced.\n")
     assert "**Papers.** 1 published figure of 1 claim, in 1 check: reproduced.\n" in text
     assert "| 007: a paper | 1 |  |\n" in text and "| T=4096 | 709× | – | 1x (0.9–1.1) | contradicted | measurement, decides nothing |" in markdown(rows)
 
