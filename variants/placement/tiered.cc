@@ -115,7 +115,7 @@ class Tiered : public ChunksPlacement, private Tiers {
     const ChunkList& chunks = list(sequence, layer);
     for (int64_t c = borders.cold; c * chunk_units() < units; ++c) {
       const int level = tier_of(*chunks[c]).level, wanted = c < borders.not_hot ? 1 : 0;
-      if (level > wanted && levels_.differ(level, wanted)) return false;
+      if (levels_.differ(wanted, level)) return false;
     }
     return true;
   }
