@@ -1,17 +1,16 @@
 """The tables of configs/keys.md: keys, their values and experiments from `kvlab schema`, defaults and meanings from the page itself.
 
-    .venv/bin/python tests/project/keys_page.py     writes the page anew
+    ./kvlab schema | python3 tests/project/keys_page.py     writes the page anew
 """
 
 import json
-import os
 import re
-import subprocess
+import sys
 from pathlib import Path
 
-HOME = Path(__file__).resolve().parents[2]
-PAGE = HOME / "configs/keys.md"
+PAGE = Path(__file__).resolve().parents[2] / "configs/keys.md"
 TABLES = ["model", "workload", "sweep", "measure", "task", "serve", "speculate", "replay", "sensitivity"]
+OWN = {"serve": ["context", "prompt"], "replay": ["memory", "prompt", "step_tokens"]}  # that mean something else there than in [measure]
 
 
 def shape(value: dict) -> str:
@@ -53,9 +52,6 @@ def tables(schema: dict) -> dict[str, list[list[str]]]:
     return made
 
 
-OWN = {"serve": ["context", "prompt"], "replay": ["memory", "prompt", "step_tokens"]}  # that mean something else there than in [measure]
-
-
 def page(schema: dict, old: str) -> str:
     for heading, rows in tables(schema).items():
         body = old[old.index(f"## {heading}\n") :].partition("\n## ")[0]
@@ -67,10 +63,5 @@ def page(schema: dict, old: str) -> str:
     return old
 
 
-def program_schema() -> dict:
-    program = os.environ.get("KVLAB_PROGRAM", str(HOME / ".build/release/harness/kvlab"))
-    return json.loads(subprocess.run([program, "schema"], capture_output=True, check=True, env={**os.environ, "KVLAB_HOME": str(HOME)}).stdout)["properties"]
-
-
 if __name__ == "__main__":
-    PAGE.write_text(page(program_schema(), PAGE.read_text()))
+    PAGE.write_text(page(json.load(sys.stdin)["properties"], PAGE.read_text()))

