@@ -123,7 +123,10 @@ def test_a_sentence_has_the_numbers_of_its_cells(name, sentence, numbers):
     assert threads == {"2"} or name in ("kernels", "serve")  # kernels.toml has 1 and 2, and the finding is of 2
 
 
-def test_the_published_figures_are_counted():
+def test_the_published_figures_and_the_bugs_are_counted():
+    with (HOME / "tests/mutants/matrix.csv").open() as file:
+        bugs = [row["noticed"] for row in csv.DictReader(file) if row["file"].startswith("kernels/")]
+    assert f"noticed {sum(map(bool, bugs))} of {len(bugs)} randomly drawn bugs" in README
     rows = published(read_claims(HOME / "results/epyc-2core/reproduce"))
     right, wrong = (sum(row["verdict"] == verdict for row in rows) for verdict in ("reproduced", "contradicted"))
     assert re.search(rf"Of {len(rows)} \[published figures\]\S+ {right} are reproduced and {wrong} contradicted\.", README)
