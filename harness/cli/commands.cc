@@ -92,10 +92,13 @@ void watch_signals() {
 
 bool is_stopped() { return g_stop != 0; }
 
-// Python draws the charts; the launcher passes its path.
+// Python draws the charts; the launcher passes its path, or why there is none.
 int draw(const std::string& out, std::FILE* said) {
   const char* python = std::getenv("KVLAB_PYTHON");
   if (!python || !*python) {
+    if (const char* why = std::getenv("KVLAB_NO_PYTHON"))
+      std::fprintf(stderr, "charts: not drawn, the Python packages could not be installed: %s\n",
+                   io::printable(why).c_str());
     std::fprintf(stderr, "charts: `kvlab plot %s` draws them\n", out.c_str());
     return 0;
   }

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -108,20 +108,65 @@ def run(
     Throws ValueError with the program's line for a mistake in the config, RuntimeError where the program fails. A cell that
     failed its verification is a row whose status says so.
     """
-    folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="kvlab-"))
     with tempfile.TemporaryDirectory(prefix="kvlab-config-") as scratch:
-        command = [program(), "run", written(config, Path(scratch)), "--out", folder, "--no-plots"]
+        words = ["run", written(config, Path(scratch))]
         for key, value in (overrides or {}).items():
-            command += ["--set", f"{key}={toml_value(value)}"]
-        settings = {name: os.environ.get(name, value) for name, value in SETTINGS.items()}
-        environment = {**os.environ, **settings, "KVLAB_HOME": str(project_home()), "KVLAB_PYTHON": ""}
-        if not (project_home() / ".venv-peers").is_dir():  # `pip install '.[peers]'` has its own
-            environment.setdefault("KVLAB_PEERS_PYTHON", sys.executable)
-        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=environment)
+            words += ["--set", f"{key}={toml_value(value)}"]
+        return measured(words, out)
+
+
+def eval(
+    tensors: str | os.PathLike[str] | Mapping[str, Any],
+    variants: Sequence[str],
+    *,
+    out: str | os.PathLike[str] | None = None,
+    prompt: int = 0,
+    context: int | None = None,
+    threads: int | None = None,
+) -> Results:
+    """Runs your own Q, K and V through variants, as `kvlab eval`: bytes and errors against FP64.
+
+    tensors    arrays "q" [layers, q_heads, tokens, head_dim], "k" and "v" [layers, kv_heads, tokens, head_dim], after RoPE;
+               or a safetensors file of them
+    variants   specs: ["contiguous/f16", "paged/q8_0"]
+    prompt     the first tokens, read as one causal prefill
+    context    tokens of the context that errors are to speak of; 8,192 where it is left out
+
+    Throws as `run` does.
+    """
+    with tempfile.TemporaryDirectory(prefix="kvlab-tensors-") as scratch:
+        words = ["eval", saved(tensors, Path(scratch)), "--variants", ";".join(variants), "--prompt", prompt]
+        for option, value in (("--context", context), ("--threads", threads)):
+            words += [] if value is None else [option, value]
+        return measured(words, out)
+
+
+def measured(words: Sequence[Any], out: str | os.PathLike[str] | None) -> Results:
+    """The results of the program with these words."""
+    folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="kvlab-"))
+    settings = {name: os.environ.get(name, value) for name, value in SETTINGS.items()}
+    environment = {**os.environ, **settings, "KVLAB_HOME": str(project_home()), "KVLAB_PYTHON": ""}
+    if not (project_home() / ".venv-peers").is_dir():  # `pip install '.[peers]'` has its own
+        environment.setdefault("KVLAB_PEERS_PYTHON", sys.executable)
+    command = [str(word) for word in (program(), *words, "--out", folder, "--no-plots")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode not in (0, CELL_FAILED):
         said = (done.stderr or done.stdout).strip() or f"kvlab ended with {done.returncode}"
         raise (ValueError if done.returncode == USER_ERROR else RuntimeError)(said.removeprefix("error: "))
     return load(folder, summary=done.stdout)
+
+
+def saved(tensors: str | os.PathLike[str] | Mapping[str, Any], scratch: Path) -> Path:
+    """A file of tensors; made of arrays."""
+    if not isinstance(tensors, Mapping):
+        return Path(tensors)
+    import numpy
+    from safetensors.numpy import save_file
+
+    path = scratch / "tensors.safetensors"
+    arrays = {name: numpy.asarray(array) for name, array in tensors.items()}
+    save_file({name: numpy.ascontiguousarray(a if a.dtype == numpy.float16 else a.astype("f4")) for name, a in arrays.items()}, path)
+    return path
 
 
 def written(config: str | os.PathLike[str] | Mapping[str, Any], scratch: Path) -> Path:

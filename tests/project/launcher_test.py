@@ -34,7 +34,7 @@ case $* in
 esac
 """
 PROGRAM = """
-echo "cwd=$PWD"; echo "home=$KVLAB_HOME"; echo "python=${KVLAB_PYTHON:-none}"
+echo "cwd=$PWD"; echo "home=$KVLAB_HOME"; echo "python=${KVLAB_PYTHON:-none}"; [ -z "${KVLAB_NO_PYTHON:-}" ] || echo "why=$KVLAB_NO_PYTHON"
 for argument; do echo "argument=$argument"; done
 [ "${1:-}" != list ] || [ "${2:-}" != fail ] || exit 7
 [ "${2:-}" != bad ] || { echo "bad: a key is wrong" >&2; exit 2; }
@@ -43,7 +43,7 @@ DPKG_QUERY = 'for name; do case " $INSTALLED " in *" $name "*) printf "%s:instal
 # `python3 -m venv` makes a python that logs, too.
 PYTHON = """
 case "$*" in
-  *venv*--clear*) [ -z "${VENV_FAILS:-}" ] || exit 1
+  *venv*--clear*) [ -z "${VENV_FAILS:-}" ] || { printf 'looking\nERROR: no network\nbye\n' >&2; exit 1; }
     mkdir -p "$PROJECT/.venv/bin"; cp "$BIN/venv-python" "$PROJECT/.venv/bin/python" ;;
 esac
 """
@@ -348,7 +348,9 @@ def test_run_hands_over_a_python_that_is_made_once(machine):
 def test_without_python_run_measures_and_plot_stops(machine):
     machine.env["VENV_FAILS"] = "yes"
     done = machine.run("run", "x")
-    assert done.returncode == 0 and "python=none" in done.stdout and "charts are left out" in done.stderr
+    assert done.returncode == 0 and "python=none" in done.stdout
+    reason = f"ERROR: no network (pip's output: {machine.project}/.build/python.log)"
+    assert f"why={reason}" in done.stdout and f"charts will be left out: no Python environment: {reason}" in done.stderr
     done = machine.run("plot", "x")
     assert done.returncode == 2 and "cannot draw charts" in done.stderr
 

@@ -65,6 +65,13 @@ def test_a_run_prints_its_summary_alone(config, tmp_path):
     assert "report.html" in done.stderr and f"results: {tmp_path / 'out'}" in done.stderr
 
 
+def test_a_run_without_charts_says_why_at_its_end(config, tmp_path):
+    why = {**ENV, "KVLAB_NO_PYTHON": "ERROR: no \x1b[1mnetwork (pip's output: x.log)"}
+    said = succeeded(kvlab("run", config, "--out", tmp_path / "out", {"sweep.seq_len": 32}, env=why)).stderr.splitlines()
+    assert said[-2].startswith("charts: not drawn") and said[-2].endswith("network (pip's output: x.log)") and "\x1b" not in said[-2]
+    assert said[-1] == f"charts: `kvlab plot {tmp_path / 'out'}` draws them"
+
+
 def test_check_results(copy):
     good = parsed("check-results", copy)
     assert good["findings"] == [] and good["cells"] == len(table(copy / "cells.csv")) and good["closed_forms"] > 0

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import altair as alt
 import kvlab
+import numpy
 import polars as pl
 import pytest
+from safetensors.numpy import save_file
 
 CONFIG = {
     "experiment": ["decode", "growth"],
@@ -60,6 +62,21 @@ def test_figures_are_the_reports(results):
         results.plot.quality_kl()
     with pytest.raises(AttributeError, match="no figure 'pie'; there are: memory"):
         results.plot.pie
+
+
+def test_own_tensors_are_evaluated(tmp_path):
+    """As the program does with the same numbers in a file."""
+    draw = numpy.random.default_rng(1).standard_normal
+    tensors = {"q": draw((2, 4, 48, 32), "f4"), "k": draw((2, 2, 48, 32), "f4"), "v": draw((2, 2, 48, 32)).astype("f2")}
+    found = kvlab.eval(tensors, ["contiguous/f16", "contiguous/q4_0"], prompt=16, context=48, threads=1)
+    save_file(tensors, tmp_path / "own.safetensors")
+    again = kvlab.eval(tmp_path / "own.safetensors", ["contiguous/f16", "contiguous/q4_0"], out=tmp_path / "out", prompt=16, context=48)
+    rows = {row["variant"]: row for row in found.cells.to_dicts()}
+    assert 0.03 < rows["contiguous/q4_0"]["err_rel_l2"] < 0.3 and 0 < rows["contiguous/f16"]["err_rel_l2"] < 1e-3
+    assert found.cells["err_rel_l2"].to_list() == again.cells["err_rel_l2"].to_list() and again.folder == tmp_path / "out"
+    with pytest.raises(ValueError, match="contigous"):
+        kvlab.eval(tensors, ["contigous"])
+    assert {"Cache", "run", "eval", "load"} <= set(dir(kvlab))
 
 
 def test_the_charts_modules_stay_out_of_the_way(results):
