@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import shutil
-
 import pytest
+from browser import open_file
 from claims import linked, measured_of, write_claims
 from claims_markdown import markdown, summary
+from synthetic import write_csv
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 SHARED = {"source": "007-paper", "title": "007: a paper", "document": "A. Nobody 2024, A Paper, arXiv:2401.00001", "where": "Table 1",
           "replica": "exact", "machine": "no", "kind": "", "reading": "no", "decides": "yes", "note": "", "computed_value": "", "measured_value": ""}  # fmt: skip
 ROWS = [
@@ -26,12 +24,9 @@ ROWS = [
 
 
 def folder_of_claims(folder, columns=()):
-    rows = [{**SHARED, **row} for row in ROWS]
+    rows = [{name: value for name, value in {**SHARED, **row}.items() if name not in columns} for row in ROWS]
     folder.mkdir()
-    with (folder / "claims.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [name for name in rows[0] if name not in columns], extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(folder / "claims.csv", list(rows[0]), rows)
     return folder
 
 
@@ -78,23 +73,10 @@ def test_published_figures_are_counted_and_documents_stand_apart():
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory):
+def page(browser, tmp_path_factory):
     """(the page in Chromium without a network, what its console complained of)"""
-    if not CHROMIUM:
-        pytest.skip("Chromium is not installed")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     folder = folder_of_claims(tmp_path_factory.mktemp("claims") / "run")
-    path = write_claims(folder, folder)
-    complaints: list[str] = []
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM)
-        page = browser.new_context(offline=True, viewport={"width": 1400, "height": 900}).new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: complaints.append(request.url) if request.url.startswith("http") else None)
-        page.goto(path.as_uri())
-        yield page, complaints
-        browser.close()
+    return open_file(browser, write_claims(folder, folder))
 
 
 def shown(page):

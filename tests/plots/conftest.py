@@ -4,8 +4,8 @@ import sys
 
 import pytest
 from browser import chromium
-from support import PLOTS, reported
-from synthetic import CROSSING, SWEPT, synthetic_run
+from support import PLOTS, specifications
+from synthetic import CROSSING, LATER, SERVING, SWEPT, synthetic_run
 
 sys.path.insert(0, str(PLOTS))
 
@@ -25,16 +25,18 @@ def browser():
 
 
 @pytest.fixture(scope="session")
-def special_reports(tmp_path_factory):
-    """Reports of the charts that a common run has no cells for: the folders."""
-    top = tmp_path_factory.mktemp("special")
+def charts(tmp_path_factory):
+    """Every chart by its name: the specification, and the files that it was drawn from."""
+    from drawn import Files
+
+    top = tmp_path_factory.mktemp("charts")
     folders = [
         synthetic_run(top / "swept", SWEPT, lengths=(256, 512), growth_to=64, growing=len(SWEPT)),
-        synthetic_run(top / "tiers", lengths=(256,), tiers=True),
-        synthetic_run(top / "replays", lengths=(256,), replays=True),
-        synthetic_run(top / "beside", lengths=(256,), beside=True),
+        synthetic_run(top / "tiers", lengths=(256,), also=("tiers", "peers")),
+        synthetic_run(top / "replays", lengths=(256,), also=SERVING),
+        synthetic_run(top / "beside", lengths=(256,), also=["beside"]),
         synthetic_run(top / "crossing", CROSSING, lengths=[256 << doubled for doubled in range(7)]),
+        synthetic_run(top / "common", lengths=(256, 512, 1024), growth_to=300, also=LATER, one_thread=True),
     ]
-    for folder in folders:
-        reported(folder)
-    return folders
+    # A chart that several have is that of the last.
+    return {name: (spec, Files(folder)) for folder in folders for name, spec in specifications(folder)[0].items()}

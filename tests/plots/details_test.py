@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import shlex
 import subprocess
@@ -11,7 +10,7 @@ import polars as pl
 import pytest
 from data import load_runs
 from details import cells_data, histogram
-from synthetic import synthetic_run, write_csv
+from synthetic import rows_of, synthetic_run, write_csv
 from tables import CELL
 
 PROGRAM = os.environ.get("KVLAB_PROGRAM")
@@ -42,8 +41,7 @@ def details(folder):
 
 def measure(command, out):
     subprocess.run([PROGRAM, *command, "--no-plots", "--out", out], check=True, capture_output=True, timeout=600)
-    with (out / "cells.csv").open() as file:
-        return {row["cell"]: row for row in csv.DictReader(file)}
+    return {row["cell"]: row for row in rows_of(out / "cells.csv")}
 
 
 @pytest.mark.skipif(not PROGRAM, reason="KVLAB_PROGRAM is not set")
@@ -70,8 +68,7 @@ def test_the_command_of_a_row_measures_the_same_cell_again(tmp_path):
 def test_samples_are_histograms_of_their_cell(tmp_path):
     folder = synthetic_run(tmp_path / "run", lengths=(256,))
     assert details(folder)[1]["samples"] == {}
-    with (folder / "cells.csv").open() as file:
-        cell = list(csv.DictReader(file))[2]["cell"]
+    cell = rows_of(folder / "cells.csv")[2]["cell"]
     rows = [{"cell": cell, "kind": kind, "step_us": us} for kind, us in (("step", 1), ("step", 100), ("cold", 7))]
     write_csv(folder / "samples.csv", list(rows[0]), [*rows, {"cell": "of another run", "kind": "step", "step_us": 3}])
     samples = details(folder)[1]["samples"]

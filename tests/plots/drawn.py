@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-import csv
+import json
+import math
 import re
 from collections import Counter
+from statistics import median
 
-MODELS = ("quality", "recall", "generate", "stream")
-OWN = ("budget", "checkpoint", "prefill", "batch", "eval", "model", "replay", "sensitivity", "task", *MODELS)
+from synthetic import in_words, rows_of
+
+OWN = ("budget", "checkpoint", "prefill", "batch", "eval", "model", "replay", "serve", "speculate", "sensitivity", "task", "quality",
+       "recall", "generate", "stream")  # fmt: skip
 BASELINE = "contiguous/f32/full"
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 class Files:
-    """The tables of a results folder: fields as numbers where they are, None where nothing was measured."""
+    """The tables of a results folder: fields as numbers where they are, None where nothing was measured. A row of a table beside cells.csv
+    has the columns of its cell, too, those of the same name as `cell_NAME`."""
 
     def __init__(self, folder):
-        self.cells = [row for row in rows_of(folder / "cells.csv") if row["status"] == "ok" and row["verdict"] != "aa_test"]
-        by_key = {row["cell"]: row for row in self.cells}
-        joined = lambda name: [(by_key[row["cell"]], row) for row in rows_of(folder / name) if row["cell"] in by_key]
-        self.growth, self.positions, self.heads = joined("growth.csv"), joined("positions.csv"), joined("heads.csv")
-        self.moments, self.hits = joined("replay.csv"), joined("hits.csv")
+        self.folder = folder
+        self.cells = [row for row in self.read("cells.csv") if row["status"] == "ok" and row["verdict"] != "aa_test"]
+        self.by_key = {row["cell"]: row for row in self.cells}
+
+    def read(self, name):
+        path = self.folder / name
+        return [{key: number(field) for key, field in row.items()} for row in rows_of(path)] if path.exists() else []
+
+    def side(self, name):
+        joined = ((self.by_key[row["cell"]], row) for row in self.read(name) if row["cell"] in self.by_key)
+        return [cell | {f"cell_{key}": cell[key] for key in row if key in cell} | row for cell, row in joined]
 
     def of(self, *experiments):
         return [row for row in self.cells if row["experiment"] in experiments]
@@ -33,13 +45,6 @@ class Files:
         return [row for row in self.cells if row["experiment"] not in OWN]
 
 
-def rows_of(path):
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return [{name: number(field) for name, field in row.items()} for row in csv.DictReader(file)]
-
-
 def number(field):
     try:
         return float(field) if field else None
@@ -47,19 +52,53 @@ def number(field):
         return field
 
 
+def each(rows, **kinds):
+    """A row for each kind of each row that has its column: `each(rows, kind={"payload": "bytes_payload"})` adds `kind` and `value`, the
+    sum of the columns that are named."""
+    ((field, columns),) = kinds.items()
+    for row in rows:
+        for kind, names in columns.items():
+            values = [row[name] for name in names.split()]
+            if None not in values:
+                yield row | {field: kind, "value": sum(values)}
+
+
+def places(rows, panel, x, y, low=None, high=None):
+    """The rows with `x` and `y`, expressions like `panel`; `front`, whether none to the left is as low; and `place`: there, or ambiguous
+    because no interval of one as small lies wholly below."""
+    rows = [row for row in rows if None not in (value(x, row), value(y, row))]
+    at = [tuple(value(expression, row) for expression in (panel, x, y)) for row in rows]
+    ends = [tuple(row[end] if end and row[end] is not None else own[2] for end in (low, high)) for row, own in zip(rows, at)]
+    for row, own, (least, _) in zip(rows, at, ends):
+        beside = [(other, end) for other, end in zip(at, ends) if other[0] == own[0]]
+        front = not any(other[1:] != own[1:] and other[1] <= own[1] and other[2] <= own[2] for other, _ in beside)
+        maybe = not any(other[1] <= own[1] and most < least for other, (_, most) in beside)
+        yield row | {"x": own[1], "y": own[2], "front": front, "place": "on the front" if front else "ambiguous" if maybe and low else None}
+
+
+HELPERS = {"floor": lambda error: max(error, 1e-9), "words": in_words, "max": max, "min": min, "round": round, "str": str, "exp": math.exp,
+           "median": median}  # fmt: skip
+
+
+def value(expression, row):
+    """An expression over a row's columns; None where it needs one that was not measured."""
+    try:
+        return eval(expression, HELPERS, row)
+    except TypeError:
+        return None
+
+
 def points(rows):
     """How often each tuple is there, numbers to nine digits; those that lack a value are not drawn."""
-    digits = lambda value: float(f"{value:.9g}") if isinstance(value, (int, float)) else value
-    return Counter(tuple(map(digits, row)) for row in rows if None not in row)
+    digits = lambda number: float(f"{number:.9g}") if isinstance(number, (int, float)) else number
+    return Counter(tuple(map(digits, row)) for row in rows if row is not None and None not in row)
 
 
 def layers(spec):
     inside = spec.get("spec", spec)
     for layer in inside.get("layer", [inside]):
-        mark = layer["mark"]
         steps = [*inside.get("transform", []), *layer.get("transform", [])]
-        filters = {step["filter"] for step in steps}
-        yield mark["type"] if isinstance(mark, dict) else mark, layer["encoding"], filters
+        yield layer["mark"]["type"] if isinstance(layer["mark"], dict) else layer["mark"], layer["encoding"], {step["filter"] for step in steps}
 
 
 def is_shown(row, filters, lengths):
@@ -89,60 +128,29 @@ def menu(spec):
 
 
 def drawn(spec, mark, *channels):
-    """The points of the layers of this mark that have all these channels; at each length of the menu, if there is one."""
-    found = []
+    """The points of the layers of this mark that have all these channels, at each length of the menu, if there is one. Channels that are
+    none: `data`, all rows, by the fields of these names; `panel`."""
+    found, rows = [], spec["data"]["values"]
+    if mark == "data":
+        return points([row.get(spec["facet"]["field"] if field == "panel" else field) for field in channels] for row in rows)
     for kind, encoding, filters in layers(spec):
-        fields = [encoding.get(channel, {}).get("field") for channel in channels]
+        fields = [spec["facet"]["field"] if channel == "panel" else encoding.get(channel, {}).get("field") for channel in channels]
         if kind == mark and None not in fields:
-            found += [[row.get(field) for field in fields] for row in spec["data"]["values"]
-                      if is_shown(row, filters, menu(spec))]  # fmt: skip
+            found += [[row.get(field) for field in fields] for row in rows if is_shown(row, filters, menu(spec))]
     assert found, f"no layer of {mark} with {channels}"
     return points(found)
 
 
 def title(spec, channel):
     """The title of the axis: of the first layer that has one."""
-    axes = [encoding[channel].get("axis") or {} for _, encoding, _ in layers(spec) if channel in encoding]
-    return next(axis["title"] for axis in axes if axis.get("title"))
+    axes = [(encoding[channel], encoding[channel].get("axis") or {}) for _, encoding, _ in layers(spec) if channel in encoding]
+    return next(part["title"] for axis in axes for part in axis if part.get("title"))
 
 
-def held(row, *more):
-    return sum(row[name] or 0 for name in ("bytes_payload", "bytes_metadata", "bytes_slack", *more))
-
-
-def front(rows):
-    """The points (panel, x, y, …) of the panel that none to the left is as low as."""
-    return [row for row in rows if not any(
-        other[0] == row[0] and other[1:3] != row[1:3] and other[1] <= row[1] and other[2] <= row[2] for other in rows)]  # fmt: skip
-
-
-def places(rows):
-    """The points (panel, x, y, low, high) on the front, or ambiguous because no interval of one as small lies wholly below."""
-    best = front(rows)
-    maybe = [row for row in rows if not any(other[0] == row[0] and other[1] <= row[1] and other[4] < row[3] for other in rows)]
-    return [("on the front", row) for row in best] + [("ambiguous", row) for row in maybe if row not in best]
-
-
-def heat_cells(files):
-    """(cell, whether it is cold): hot ones only where the read bandwidth says that the rows are cache-resident."""
-    for row in files.with_growth():
-        if row["cold_ceiling_share"] is not None:
-            yield row, True
-            if row["ceiling_gbps"] and row["ceiling_gbps"] >= 1.3 * row["cold_ceiling_gbps"]:
-                yield row, False
-
-
-def place(row, cold):
-    tokens = row["seq_len"]
-    length = f"{tokens / 1024:.0f}K" if tokens % 1024 == 0 else f"{tokens:.0f}"
-    shape = f"{row['q_heads']:.0f}/{row['kv_heads']:.0f} heads of {row['head_dim']:.0f}"
-    return row["variant"], f"{length} · {row['threads']:.0f}t", f"{shape} · {'cold' if cold else 'hot'}"
-
-
-def heat_table(spec):
-    panel = spec["facet"]["field"]
-    return points((row["variant"], row["column"], row[panel], row["label"]) for row in spec["data"]["values"])
-
-
-def losses(row):
-    return row["loss"] - 1.96 * row["loss_se"], row["loss"] + 1.96 * row["loss_se"]
+def message(spec):
+    """The title in one line, at the greatest length of a chart with a menu of lengths."""
+    text = spec["title"]["text"]
+    if isinstance(text, dict):
+        at_length = json.loads(re.fullmatch(r"\((.*)\)\[length\]", text["expr"])[1])
+        text = at_length[max(at_length, key=int)]
+    return text if isinstance(text, str) else " ".join(text)

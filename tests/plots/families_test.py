@@ -13,8 +13,7 @@ from marks import in_families
 from messages import count_of_verdicts, slowest_and_fastest, times
 from prepare import with_dominated
 from style import INK, log_axis, shades
-from synthetic import MANY, SWEPT
-from synthetic_shape import learn_names
+from synthetic import MANY, SWEPT, learn_names
 import altair as alt
 
 BASELINE = "contiguous/f32/full"

@@ -8,7 +8,7 @@ import json
 
 import pytest
 from browser import OPEN_ALL, open_report
-from synthetic import synthetic_run, write_csv
+from synthetic import LATER, rows_of, synthetic_run, write_csv
 from support import reported
 
 COLUMNS = [
@@ -23,12 +23,11 @@ ORDER = "rows => rows.filter((row) => row.checkVisibility()).map((row) => row.da
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = synthetic_run(tmp_path_factory.mktemp("page") / "run", lengths=(256, 1024), later=True)
+    folder = synthetic_run(tmp_path_factory.mktemp("page") / "run", lengths=(256, 1024), also=LATER)
     known = {column["name"]: column for column in json.loads((folder / "columns.json").read_text())}
     described = known | {column["name"]: known.get(column["name"], {}) | column for column in COLUMNS}
     (folder / "columns.json").write_text(json.dumps(list(described.values())))
-    with (folder / "cells.csv").open() as file:
-        cell = next(csv.DictReader(file))["cell"]
+    cell = rows_of(folder / "cells.csv")[0]["cell"]
     samples = [{"cell": cell, "kind": "step", "step_us": 5 + 0.1 * number} for number in range(40)]
     write_csv(folder / "samples.csv", list(samples[0]), samples)
     reported(folder)

@@ -1,8 +1,7 @@
-"""Reading results folders: what empty fields mean, and what a broken file gets."""
+"""Reading results folders: what empty fields mean, what columns.json says, what folders of earlier versions lack, and what a broken file gets."""
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import resource
@@ -16,8 +15,13 @@ import pytest
 from data import CELL_COLUMNS, BadResults, load_run, load_runs
 from page import flatten, run_line
 from prepare import measured
-from support import PLOTS, first_line, report, reported
-from synthetic import synthetic_run, write_csv
+from support import PLOTS, first_line, left_out, report, reported
+from synthetic import COLUMNS, LATER, STAGES, edit, on_hosts, synthetic_run
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return synthetic_run(tmp_path / "run", lengths=(256,))
 
 
 def test_a_folder_whose_name_is_no_utf8_has_a_report(tmp_path):
@@ -34,9 +38,8 @@ def test_empty_fields_are_not_measured(tmp_path):
     assert unsupported["step_p50_us"].to_list() == [None]
 
 
-def test_what_a_spreadsheet_has_saved_is_read(tmp_path):
+def test_what_a_spreadsheet_has_saved_is_read(folder):
     """With a byte-order mark, its own line ends and a blank last line."""
-    folder = synthetic_run(tmp_path / "run")
     before = load_run(folder, "run").cells
     text = (folder / "cells.csv").read_text(encoding="utf-8")
     (folder / "cells.csv").write_bytes(("\ufeff" + text.replace("\n", "\r\n") + "\r\n").encode())
@@ -93,37 +96,35 @@ def test_bad_input_exits_with_2(tmp_path):
 
 
 def test_a_long_field_is_read(tmp_path):
-    folder = synthetic_run(tmp_path / "run", lengths=(256,))
-    header, *rows = (folder / "cells.csv").read_text().splitlines()
-    fields = rows[0].split(",")
-    fields[header.split(",").index("reason")] = "x" * 500_000
-    (folder / "cells.csv").write_text("\n".join([header, ",".join(fields), *rows[1:]]) + "\n")
+    folder = edit(synthetic_run(tmp_path / "run", lengths=(256,)), lambda row: row | {"reason": "x" * 500_000})
     assert "x" * 500_000 in load_run(folder, "run").cells["reason"].to_list()
 
 
-@pytest.mark.parametrize(("content", "complaint"), [
-    ("[1]", "a JSON list where an object is expected"),
-    ('{"cpu": []}', "cpu must be an object"),
-    ('{"cpu": null}', "cpu must be an object"),
-    ('{"cpu": {"model": ["a", "b"]}}', "cpu.model must be text"),
-    ('{"config": {"name": {"a": 1}}}', "config.name must be text"),
-    ('{"model": {"name": 7}}', "model.name must be text"),
-    ("[" * 100_000, "nested too deep"),
-    ('{"cpu": {"bytes": ' + "1" * 10_000 + "}}", "cannot be read"),
-    ("{", ":1: not valid JSON"),
-])
-def test_an_odd_environment_gets_one_line(tmp_path, content, complaint):
-    folder = synthetic_run(tmp_path / "run", lengths=(256,))
-    (folder / "env.json").write_text(content)
+@pytest.mark.parametrize(("name", "content", "complaint"), [
+    ("env.json", "[1]", "a JSON list where an object is expected"),
+    ("env.json", '{"cpu": []}', "cpu must be an object"),
+    ("env.json", '{"cpu": null}', "cpu must be an object"),
+    ("env.json", '{"cpu": {"model": ["a", "b"]}}', "cpu.model must be text"),
+    ("env.json", '{"config": {"name": {"a": 1}}}', "config.name must be text"),
+    ("env.json", '{"model": {"name": 7}}', "model.name must be text"),
+    ("env.json", "[" * 100_000, "nested too deep"),
+    ("env.json", '{"cpu": {"bytes": ' + "1" * 10_000 + "}}", "cannot be read"),
+    ("env.json", "{", ":1: not valid JSON"),
+    ("columns.json", '[{"name": ', ":1: not valid JSON"),
+    ("columns.json", "[" * 100_000, "nested too deep"),
+    *(("columns.json", content, "needs an array of objects") for content in (
+        '{"name": "cell"}', '[{"name": "cell"}]', "[7]", "3", '[{"name": [], "type": "text"}]', '[{"name": "cell", "type": 3}]')),
+], ids=lambda text: text[:20])
+def test_an_odd_file_gets_one_line(folder, name, content, complaint):
+    (folder / name).write_text(content)
     with pytest.raises(BadResults) as error:
         load_run(folder, "run")
-    assert "env.json" in str(error.value) and complaint in str(error.value)
+    assert name in str(error.value) and complaint in str(error.value)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("content", ["{}", '{"cpu": {}, "notes": [], "free_bytes": 1e400, "used_bytes": NaN}'])
-def test_what_the_environment_lacks_is_not_recorded(tmp_path, content):
-    folder = synthetic_run(tmp_path / "run", lengths=(256,))
+def test_what_the_environment_lacks_is_not_recorded(folder, content):
     (folder / "env.json").write_text(content)
     run = load_run(folder, "run")
     assert "machine not recorded" in run_line(run) and "halves" not in run_line(run)
@@ -131,25 +132,8 @@ def test_what_the_environment_lacks_is_not_recorded(tmp_path, content):
     list(flatten(run.env))
 
 
-@pytest.mark.parametrize(
-    "entries",
-    ['[{"name": [], "type": "text"}]', '[{"name": "cell", "type": 3}]', "[3]", "3", "[" * 100_000],
-    ids=["name", "type", "number in list", "number", "deep"],
-)
-def test_odd_columns_get_one_line(tmp_path, entries):
-    folder = synthetic_run(tmp_path / "run", lengths=(256,))
-    (folder / "columns.json").write_text(entries)
-    with pytest.raises(BadResults) as error:
-        load_run(folder, "run")
-    assert "columns.json" in str(error.value) and "\n" not in str(error.value)
-
-
 def test_hosts_of_a_merged_run_are_runs_of_their_own(tmp_path):
-    folder = synthetic_run(tmp_path / "run", lengths=(256,), growth_to=8)
-    for name in ("cells.csv", "growth.csv"):
-        header, *lines = (folder / name).read_text().splitlines()
-        both = [f"{line},{host}" for host in ("n1", "n2") for line in lines]
-        (folder / name).write_text("\n".join([header + ",host", *both]) + "\n")
+    folder = on_hosts(synthetic_run(tmp_path / "run", lengths=(256,), growth_to=8), "cells.csv", "growth.csv")
     runs = load_runs([folder])
     assert [run.name for run in runs] == ["run on n1", "run on n2"]
     assert [run.host for run in runs] == ["n1", "n2"]
@@ -160,20 +144,14 @@ def test_hosts_of_a_merged_run_are_runs_of_their_own(tmp_path):
     assert "run on n1, run on n2" in (folder / "report.html").read_text()
 
 
-def with_first(folder: Path, file: str, **fields) -> Path:
-    """The folder with other fields in the file's first row and in those of its variant."""
-    with (folder / file).open(newline="", encoding="utf-8") as text:
-        rows = list(csv.DictReader(text))
-    before = rows[0]["variant"]
-    for row in rows:
-        row.update(fields if row["variant"] == before else {})
-    write_csv(folder / file, list(rows[0]), rows)
-    return folder
+def with_first(folder: Path, **fields) -> Path:
+    """The folder with other fields in the cells of its first variant."""
+    return edit(folder, lambda row: row | (fields if row["variant"] == "contiguous/f32/full" else {}))
 
 
 @pytest.mark.parametrize(("name", "complaint"), [("", ":2: variant is empty"), ("x" * 5000, ":2: variant has 5,000 characters")])
 def test_a_name_that_no_chart_can_show_gets_one_line(tmp_path, name, complaint):
-    folder = with_first(synthetic_run(tmp_path / "run", lengths=(256,)), "cells.csv", variant=name)
+    folder = with_first(synthetic_run(tmp_path / "run", lengths=(256,)), variant=name)
     done = report(folder)
     assert done.returncode == 2 and complaint in first_line(done)
     assert not (folder / "report.html").exists()
@@ -182,7 +160,7 @@ def test_a_name_that_no_chart_can_show_gets_one_line(tmp_path, name, complaint):
 def test_control_characters_reach_no_picture_and_no_terminal(tmp_path):
     """No SVG may hold most of them; the converter ends the program where one does."""
     odd = "a\x00b\x1b[2J\x7f\x9b\ufffe²²/f32"
-    folder = with_first(synthetic_run(tmp_path / "run", lengths=(256, 512)), "cells.csv", variant=odd)
+    folder = with_first(synthetic_run(tmp_path / "run", lengths=(256, 512)), variant=odd)
     env = json.loads((folder / "env.json").read_text())
     env["cpu"]["model"] = "CPU \x1b[2J \ud800"
     (folder / "env.json").write_text(json.dumps(env))
@@ -193,8 +171,7 @@ def test_control_characters_reach_no_picture_and_no_terminal(tmp_path):
     assert "\x1b" not in report(folder).stderr
 
 
-def test_a_full_disk_leaves_the_earlier_report_whole(tmp_path):
-    folder = synthetic_run(tmp_path / "run", lengths=(256,))
+def test_a_full_disk_leaves_the_earlier_report_whole(folder, tmp_path):
     reported(folder)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # noqa: E731  # less than a page
@@ -206,8 +183,90 @@ def test_a_full_disk_leaves_the_earlier_report_whole(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-def test_standard_output_that_cannot_be_written_gets_one_line(tmp_path):
-    folder = synthetic_run(tmp_path / "run", lengths=(256,))
+def test_standard_output_that_cannot_be_written_gets_one_line(folder):
     with open("/dev/full", "w") as full:
         done = subprocess.run([sys.executable, PLOTS / "report.py", "--figures", "svg", folder], stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 2 and "standard output: cannot be written" in first_line(done)
+
+
+STEP = {"name": "step_p50_us", "unit": "us", "type": "number", "meaning": "append + <view> + attend", "aliases": []}
+
+
+def describe(folder, *entries):
+    """The folder with these entries in columns.json; all others without a meaning."""
+    names = {name for entry in entries for name in (entry["name"], *entry["aliases"])}
+    others = [entry | {"meaning": ""} for name, entry in COLUMNS.items() if name not in names]
+    (folder / "columns.json").write_text(json.dumps([*others, *entries]))
+    return folder
+
+
+def entry(name, kind, *aliases):
+    return {"name": name, "unit": "", "type": kind, "meaning": "", "aliases": list(aliases)}
+
+
+@pytest.mark.parametrize("entries, state", [([entry("state", "text"), entry("hits", "integer")], "42"), ([], "warm")])
+def test_types_come_from_columns_json_or_from_the_first_value(folder, entries, state):
+    """A column that columns.json lacks is a number unless its first value is a word."""
+    cells = load_run(describe(edit(folder, lambda row: row | {"state": state, "hits": "7"}), *entries), "run").cells
+    assert (cells["state"][0], cells["hits"][0]) == (state, 7)
+
+
+@pytest.mark.parametrize("lacks", ["columns.json", "axes", "stages"])
+def test_a_folder_of_an_earlier_version_names_the_command_that_brings_it_up_to_date(folder, lacks):
+    if lacks == "columns.json":
+        (folder / lacks).unlink()
+    elif lacks == "axes":
+        (folder / "columns.json").write_text(json.dumps([entry("cell", "text")]))
+    else:
+        edit(folder, lambda row: {name: value for name, value in row.items() if name not in STAGES})
+    done = report(folder)
+    assert done.returncode == 2
+    assert first_line(done).endswith(f"run ./kvlab check-results --add-stages {folder}")
+
+
+def test_a_renamed_column_keeps_its_earlier_name(folder):
+    header, _, rest = (folder / "cells.csv").read_text().partition("\n")
+    header = header.replace(",ceiling_share", ",read_share").replace(",status", ",state")
+    (folder / "cells.csv").write_text(f"{header}\n{rest}")
+    describe(folder, entry("read_share", "number", "ceiling_share"), entry("state", "text", "status"))
+    cells = load_run(folder, "run").cells
+    assert cells["ceiling_share"].to_list() == cells["read_share"].to_list()
+    assert "bandwidth" not in left_out(folder)
+
+
+def test_a_wrong_number_is_told_with_its_line(folder):
+    describe(edit(folder, lambda row: row | {"hits": "many"}), entry("hits", "integer"))
+    with pytest.raises(BadResults, match=r"cells.csv:2: hits is 'many', which is not a number"):
+        load_run(folder, "run")
+
+
+def test_meanings_are_tooltips_of_the_report(tmp_path):
+    plain, described = (describe(synthetic_run(tmp_path / name, lengths=(256,)), *entries) for name, entries in (("plain", []), ("described", [COLUMNS["step_p50_us"] | STEP])))
+    for folder in (plain, described):
+        reported(folder)
+    meaning = "step_p50_us [us]: append + &lt;view&gt; + attend"
+    page = (described / "report.html").read_text()
+    assert f'<button type="button" class="sort" aria-description="{meaning}">time / ' in page
+    assert f'<span class="tip" aria-hidden="true">{meaning}</span>' in page
+    assert f'<abbr title="{meaning}"><a href="#column-step_p50_us">step_p50_us</a></abbr>' in page
+    assert '<dt id="column-step_p50_us">step_p50_us [us]</dt><dd>append + &lt;view&gt; + attend</dd>' in page
+    assert "<abbr" not in (plain / "report.html").read_text()
+    for name in ("latency", "pareto"):  # the charts are the same
+        paths = [(folder / f"figures/{name}.svg").read_text().count("<path") for folder in (plain, described)]
+        assert paths[0] == paths[1]
+
+
+def test_a_chart_of_a_column_that_is_absent_is_left_out(tmp_path):
+    folder = synthetic_run(tmp_path / "run", lengths=(256,), also=LATER)
+    edit(folder, lambda row: {name: value for name, value in row.items() if name not in ("series", "fork_p50_us")})
+    reasons = left_out(folder)
+    assert reasons["checkpoint"] == "no cell has fork_p50_us and seq_len"
+    assert 'column "series"' in reasons["budget"]
+    assert "memory" not in reasons
+
+
+def test_a_run_of_one_experiment_is_drawn_without_the_columns_of_others(tmp_path):
+    folder = edit(synthetic_run(tmp_path / "run", lengths=(256,), also=["budget"]), lambda row: row if row["experiment"] == "budget" else None)
+    edit(folder, lambda row: {name: value for name, value in row.items() if value or name in ("held_bytes_per_token", *STAGES)})
+    assert "step_p50_us" not in (folder / "cells.csv").read_text().partition("\n")[0]
+    assert "budget" not in left_out(folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from contextlib import redirect_stderr, redirect_stdout
@@ -11,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from browser import open_file
-from synthetic import MANY, synthetic_run, write_csv
-from synthetic_shape import in_words
+from synthetic import MANY, edit, in_words, on_hosts, rows_of, synthetic_run, write_csv
 
 LENGTHS = (4096, 32768)
 WIDE = {"viewport": {"width": 1400, "height": 1000}}
@@ -35,11 +33,6 @@ def change_environment(folder: Path, **changes) -> None:
     (folder / "env.json").write_text(json.dumps(env))
 
 
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """Two machines; one's tree was dirty, the other's A/A tests failed."""
@@ -47,12 +40,8 @@ def results(tmp_path_factory):
     for machine, config in (("fast", "seq_len"), ("slow", "seq_len"), ("slow", "other")):
         folder = synthetic_run(top / machine / config, variants=MANY, lengths=LENGTHS)
         change_environment(folder, config={"name": config}, kvlab={"git_commit": "0123456789abcdef", "git_dirty": machine == "fast"})
-    path = top / "slow" / "other" / "cells.csv"
-    rows = rows_of(path)
-    for row in rows:
-        if row["verdict"] == "aa_test":
-            row.update(ratio_p50="1.2", ratio_ci_low="1.1", ratio_ci_high="1.3")
-    write_csv(path, list(rows[0]), rows)
+    apart = {"ratio_p50": "1.2", "ratio_ci_low": "1.1", "ratio_ci_high": "1.3"}
+    edit(top / "slow" / "other", lambda row: row | (apart if row["verdict"] == "aa_test" else {}))
     (top / "slow" / "reproduce").mkdir()
     write_csv(top / "slow" / "reproduce" / "claims.csv", list(CLAIM), [CLAIM])
     return top
@@ -263,26 +252,18 @@ def test_ten_thousand_cells_open_in_a_second(browser, results, tmp_path):
 
 
 def test_a_merged_run_is_shown_host_by_host(results, tmp_path):
-    folder = synthetic_run(tmp_path / "merged", lengths=(256,))
-    rows = rows_of(folder / "cells.csv")
-    rows = [{**row, "host": host} for host in ("n1", "n2") for row in rows]
-    write_csv(folder / "cells.csv", list(rows[0]), rows)
+    folder = on_hosts(synthetic_run(tmp_path / "merged", lengths=(256,)), "cells.csv")
     code, error = site(folder, "--out", tmp_path / "out")
     assert code == 0, error
     assert {page.name for page in (tmp_path / "out" / "machines").iterdir()} == {"n1.html", "n2.html"}
 
 
-@pytest.mark.parametrize("make, part", [(lambda top: top / "nowhere", "no such folder"), (lambda top: top, "no results folder is here or below")])
-def test_what_is_no_results_folder_is_refused(tmp_path, make, part):
-    code, error = site(make(tmp_path), "--out", tmp_path / "out")
-    assert code == 2 and part in error and error.count("\n") == 1
-    assert not (tmp_path / "out").exists()
-
-
-def test_an_empty_out_is_refused(results, tmp_path, monkeypatch):
+@pytest.mark.parametrize("results, out, part", [("nowhere", "out", "no such folder"), (".", "out", "no results folder is here or below"), (".", "", "--out is empty")])
+def test_what_cannot_be_is_refused(tmp_path, monkeypatch, results, out, part):
     monkeypatch.chdir(tmp_path)
-    code, error = site(results, "--out", "")
-    assert code == 2 and error.startswith("kvlab: --out is empty") and list(tmp_path.iterdir()) == []
+    code, error = site(tmp_path / results, "--out", out)
+    assert code == 2 and part in error and error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["mine.txt", "data/mine.txt"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -31,21 +32,26 @@ def reported(*arguments) -> CompletedProcess:
     return done
 
 
-def left_out(folder: Path) -> dict[str, str]:
-    """The figures that the folder's report lacks, with the reasons."""
+def specifications(folder: Path) -> tuple[dict[str, dict], dict[str, str]]:
+    """The figures of the folder's report as Vega-Lite JSON, and those that it lacks, with the reasons."""
     from data import load_runs  # conftest.py says where
     from figures.list import FIGURES
+    from page import script_json
     from prepare import NoData
     from report import specification, tables_of
 
-    reasons = {}
+    specs, reasons = {}, {}
     tables = tables_of(load_runs([folder]))
     for figure in FIGURES:
         try:
-            specification(figure, tables, [])
+            specs[figure.name] = json.loads(script_json(specification(figure, tables, [])))
         except NoData as reason:
             reasons[figure.name] = str(reason)
-    return reasons
+    return specs, reasons
+
+
+def left_out(folder: Path) -> dict[str, str]:
+    return specifications(folder)[1]
 
 
 def first_line(process: CompletedProcess) -> str:
