@@ -80,38 +80,39 @@ def test_an_output_must_be_writable(made, arrays):
     made.step(0, 0, q, k, v)
 
 
-def test_an_output_is_float32(made, arrays):
-    refuses(TypeError, "out is of float16; float32 is needed", made.step, made.add_sequence(), 0, *arrays, out=np.zeros_like(arrays[0], np.float16))
+@pytest.mark.parametrize("wrong, kind, line", [
+    (lambda q, k, v: {"out": np.zeros_like(q, np.float16)}, TypeError, "out is of float16; float32 is needed"),
+    (lambda q, k, v: dict(zip("qkv", step(np.random.default_rng(1), 0))), ValueError, r"q has the shape \(4, 0, 32\).* n of at least 1"),
+    *((lambda q, k, v, cap=cap: {"score_cap": cap}, ValueError, "score_cap must be") for cap in (float("nan"), float("inf"), -1.0)),
+], ids=["float16", "no tokens", "nan", "inf", "-1"])  # fmt: skip
+def test_a_bad_step_is_refused(made, arrays, wrong, kind, line):
+    refuses(kind, line, made.step, made.add_sequence(), 0, **(dict(zip("qkv", arrays)) | wrong(*arrays)))
 
 
-def test_an_empty_step_is_refused(made):
-    refuses(ValueError, r"q has the shape \(4, 0, 32\).* n of at least 1", made.step, made.add_sequence(), 0, *step(np.random.default_rng(1), 0))
-
-
-@pytest.mark.parametrize("spec, line", [
+@pytest.mark.parametrize("wrong, line", [
     ("contigous", "contiguous"),
     ("", "."),
     ("paged(block=16)/kivi", "would cut the codec's groups"),
     ("contiguous/f32/ring(window=0)", "window"),
     ("contiguous + 9:contiguous/f16", "there is no layer 9"),
     ("contiguous/f32/ring(window=model)", "window"),
-])
-def test_a_bad_spec_is_refused(spec, line):
-    refuses(ValueError, line, cache, spec)
-
-
-@pytest.mark.parametrize("change, line", [
     ({"layers": 0}, "layers must be from 1"),
+    ({"layers": 2**31 - 1}, "layers must be from 1 to 1024, not 2147483647"),
     ({"q_heads": 3}, r"q_heads \(3\) must be a multiple of kv_heads \(2\)"),
+    ({"q_heads": 2**31 - 1}, "q_heads must be from 1 to 4096"),
     ({"head_dim": 30}, "head_dim must be a multiple of 8"),
     ({"max_tokens": 0}, "max_tokens must be at least 1"),
     ({"max_tokens": 2**62}, "no machine holds that"),
     ({"max_sequences": -1}, "max_sequences must be from 1"),
+    ({"max_sequences": 2**31 - 1}, "max_sequences must be from 1 to 65536"),
     ({"windows": [4]}, "windows has 1 entries; one for each of 2 layers"),
     ({"windows": [4, -1]}, "a window of -1 tokens"),
-])
-def test_a_bad_geometry_is_refused(change, line):
-    refuses(ValueError, line, cache, **change)
+    ({"threads": -1}, "threads must be from 0 to 4096, not -1"),
+    *(({"rope_theta": theta}, f"rope_theta must be a positive number, not {theta:g}") for theta in (float("nan"), float("inf"), -1.0)),
+])  # fmt: skip
+def test_what_no_cache_can_be_is_refused(wrong, line):
+    spec, options = (wrong, {}) if isinstance(wrong, str) else ("contiguous", wrong)
+    refuses(ValueError, line, cache, spec, **options)
 
 
 def test_too_big_for_the_machine():
@@ -189,25 +190,6 @@ def test_a_closed_cache(arrays):
     assert made.closed and made.spec == "contiguous" and made.layers == SHAPE["layers"] and "closed" in repr(made)
     with pytest.raises(AttributeError, match="module 'kvlab' has no attribute 'Cash'"):
         kvlab.Cash
-
-
-@pytest.mark.parametrize("options, line", [
-    ({"threads": -1}, r"threads must be from 0 to 4096, not -1"),
-    ({"layers": 2**31 - 1}, r"layers must be from 1 to 1024, not 2147483647"),
-    ({"layers": 0}, r"layers must be from 1"),
-    ({"max_sequences": 2**31 - 1}, r"max_sequences must be from 1 to 65536"),
-    ({"q_heads": 2**31 - 1}, r"q_heads must be from 1 to 4096"),
-    ({"rope_theta": float("nan")}, r"rope_theta must be a positive number, not nan"),
-    ({"rope_theta": float("inf")}, r"rope_theta must be"),
-    ({"rope_theta": -1.0}, r"rope_theta must be"),
-])  # fmt: skip
-def test_options_that_no_cache_can_have(options, line):
-    refuses(ValueError, line, cache, **options)
-
-
-@pytest.mark.parametrize("cap", [float("nan"), float("inf"), -1.0])
-def test_a_score_cap_that_is_none(made, arrays, cap):
-    refuses(ValueError, "score_cap must be", made.step, made.add_sequence(), 0, *arrays, score_cap=cap)
 
 
 def test_saving_replaces_no_device_and_no_link(made, tmp_path):

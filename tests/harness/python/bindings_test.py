@@ -33,6 +33,11 @@ def random():
     return np.random.default_rng(7)
 
 
+def added(made, *arrays, layer=0):
+    """What a step of a new sequence gives."""
+    return made.step(made.add_sequence(), layer, *arrays)
+
+
 def slice_of(array, first, end):
     return np.ascontiguousarray(array[:, first:end])
 
@@ -87,9 +92,8 @@ def test_what_is_kept_is_what_is_attended_to(random, placement, retention):
 
 
 def test_a_prompt_of_a_ring_sees_what_token_by_token_sees(random):
-    made = cache("contiguous/f32/ring(window=24)")
     q, k, v = step(random, 80)
-    out = made.step(made.add_sequence(), 0, q, k, v)
+    out = added(cache("contiguous/f32/ring(window=24)"), q, k, v)
     seen = [[np.arange(max(0, i - 23), i + 1) for i in range(80)]] * 2
     assert error(out, attention(q, k, v, seen)) < 1e-6
 
@@ -119,15 +123,13 @@ def test_several_sequences_are_one_call(random):
     q, k, v = step(random, 12, sequences=(3,))
     out = made.step(together, 0, q, k, v)
     assert out.shape == q.shape
-    for i in range(3):
-        alone = cache("paged(block=16)/q8_0")
-        assert np.array_equal(alone.step(alone.add_sequence(), 0, q[i], k[i], v[i]), out[i])
+    assert all(np.array_equal(added(cache("paged(block=16)/q8_0"), q[i], k[i], v[i]), out[i]) for i in range(3))
 
 
 def test_append_then_attend_is_a_step(random):
-    one, two = cache("concat/f16"), cache("concat/f16")
+    two = cache("concat/f16")
     q, k, v = step(random, 9)
-    whole = one.step(one.add_sequence(), 1, q, k, v)
+    whole = added(cache("concat/f16"), q, k, v, layer=1)
     sequence = two.add_sequence()
     two.append(sequence, 1, k, v)
     assert np.array_equal(two.attend(sequence, 1, q), whole)
@@ -145,16 +147,8 @@ def test_attending_again_is_about_the_sequence_that_is_named(random):
     assert not np.array_equal(*outputs)
 
 
-def test_outputs_go_where_they_are_wanted(random):
-    made = cache(max_sequences=2)
-    q, k, v = step(random, 3)
-    out = np.full_like(q, np.nan)
-    assert made.step(made.add_sequence(), 0, q, k, v, out=out) is out
-    assert np.array_equal(out, made.step(made.add_sequence(), 0, q, k, v))
-
-
 class OnlyDlpack:
-    """What PyTorch and JAX look like from here."""
+    """An array as PyTorch and JAX look from here."""
 
     def __init__(self, array):
         self.array = array
@@ -166,13 +160,14 @@ class OnlyDlpack:
         return self.array.__dlpack_device__()
 
 
-def test_arrays_of_others_come_in_and_go_out_without_a_copy(random):
+@pytest.mark.parametrize("of", [lambda array: array, OnlyDlpack], ids=["NumPy's", "others'"])
+def test_arrays_come_in_and_go_out_without_a_copy(random, of):
     made = cache(max_sequences=2)
-    q, k, v = step(random, 5)
-    right = made.step(made.add_sequence(), 0, q, k, v)
-    out = np.zeros_like(q)
-    made.step(made.add_sequence(), 0, OnlyDlpack(q), OnlyDlpack(k), OnlyDlpack(v), out=OnlyDlpack(out))
-    assert np.array_equal(out, right)
+    arrays = step(random, 5)
+    out = np.full_like(arrays[0], np.nan)
+    wanted = of(out)
+    assert made.step(made.add_sequence(), 0, *map(of, arrays), out=wanted) is wanted
+    assert np.array_equal(out, added(made, *arrays))
 
 
 def test_forks_grow_apart_and_truncation_takes_back(random):

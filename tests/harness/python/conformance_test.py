@@ -3,6 +3,7 @@
 The faults are those found in other projects' caches. Each is one line that differs from the right function or class above it."""
 
 import functools
+import itertools
 import json
 
 import kvlab
@@ -49,47 +50,14 @@ def streaming(q, k, v, sinks=4):
     return rows_of(kept_by("streaming", (q, k, v), budget=BUDGET, sinks=sinks), k, v)
 
 
-def bypass(q, k, v):
-    return snapkv(q, k, v, budget=k.shape[2])
-
-
-def window_off_by_one(q, k, v):
-    return snapkv(q, k, v, window=15)
-
-
 def scores_before_rope(q, k, v):
     positions = np.arange(k.shape[2])
     return snapkv(rotate(q, positions, back=True), rotate(k, positions, back=True), v)
 
 
-def batch_leak(q, k, v):
-    return snapkv(np.broadcast_to(q[:1], q.shape), k, v)  # all sequences by the first one's queries
-
-
-def mask_ignored(q, k, v, mask=None):
-    return snapkv(q, k, v)
-
-
-def heads_mixed(q, k, v):
-    return [heads[:1] * 2 for heads in snapkv(q, k, v)]  # the first head's tokens for all
-
-
-def sinks_dropped(q, k, v):
-    return streaming(q, k, v, sinks=0)
-
-
-def values_not_evicted(q, k, v):
-    return streaming(q, k, v)[0], v[:, :, :BUDGET].copy()
-
-
 def budget_ignored_later():
-    calls = []
-
-    def function(q, k, v):
-        calls.append(1)
-        return snapkv(q, k, v, budget=BUDGET if len(calls) == 1 else k.shape[2])
-
-    return function
+    calls = itertools.count()
+    return lambda q, k, v: snapkv(q, k, v, budget=k.shape[2] if next(calls) else BUDGET)
 
 
 @pytest.mark.parametrize("function, rule, parameters", [
@@ -102,18 +70,23 @@ def test_right_functions_pass(function, rule, parameters):
     assert {c.name: c.status for c in report.checks}["mask"] == ("pass" if function is snapkv else "skipped")
 
 
-@pytest.mark.parametrize("function, rule, fails", [
-    (bypass, "snapkv", {"active", "kept"}),
-    (window_off_by_one, "snapkv", {"kept"}),
-    (scores_before_rope, "snapkv", {"kept"}),
-    (batch_leak, "snapkv", {"kept", "batch", "order"}),
-    (mask_ignored, "snapkv", {"mask"}),
-    (heads_mixed, "snapkv", {"kept", "heads"}),
-    (sinks_dropped, "streaming", {"kept"}),
-    (values_not_evicted, "streaming", {"keys and values"}),
-    (budget_ignored_later(), "snapkv", {"active", "kept", "repeat", "batch"}),
-])  # fmt: skip
-def test_a_planted_fault_of_a_function_is_caught(function, rule, fails):
+BYPASS = lambda q, k, v: snapkv(q, k, v, budget=k.shape[2])  # noqa: E731
+FAULTS = {
+    "bypass": (BYPASS, "snapkv", {"active", "kept"}),
+    "window off by one": (lambda q, k, v: snapkv(q, k, v, window=15), "snapkv", {"kept"}),
+    "scores before RoPE": (scores_before_rope, "snapkv", {"kept"}),
+    "all sequences by the first one's queries": (lambda q, k, v: snapkv(np.broadcast_to(q[:1], q.shape), k, v), "snapkv", {"kept", "batch", "order"}),
+    "mask ignored": (lambda q, k, v, mask=None: snapkv(q, k, v), "snapkv", {"mask"}),
+    "the first head's tokens for all": (lambda q, k, v: [heads[:1] * 2 for heads in snapkv(q, k, v)], "snapkv", {"kept", "heads"}),
+    "sinks dropped": (lambda q, k, v: streaming(q, k, v, sinks=0), "streaming", {"kept"}),
+    "values not evicted": (lambda q, k, v: (streaming(q, k, v)[0], v[:, :, :BUDGET].copy()), "streaming", {"keys and values"}),
+    "budget ignored later": (budget_ignored_later(), "snapkv", {"active", "kept", "repeat", "batch"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_of_a_function_is_caught(fault):
+    function, rule, fails = FAULTS[fault]
     report = check(function, rule=rule, budget=BUDGET)
     assert fails <= set(report.failed), report
     assert not report.ok
@@ -144,7 +117,7 @@ class BudgetIgnoredAfterTheFirstCall(Window):
 class Codebook:
     """2-bit codes of N(0,1) under a scale a row, four codes a byte."""
 
-    factor, keys_stay = 1.0, False
+    factor = 1.0
 
     def __init__(self):
         self.parts, self.raw = {"k": [], "v": []}, []
@@ -155,8 +128,6 @@ class Codebook:
         return sum(codes.nbytes + scale.nbytes for side in self.parts.values() for codes, scale in side) + self.book.nbytes
 
     def update(self, k, v):
-        if self.keys_stay:
-            self.raw.append(k)
         return self.read("k", k), self.read("v", v)
 
     def read(self, name, x):
@@ -172,32 +143,20 @@ class Codebook:
 
 
 class RawKeysBilledAtTwoBits(Codebook):
-    keys_stay = True
-
     def update(self, k, v):
-        super().update(k, v)
-        return np.concatenate(self.raw, 2), np.concatenate([self.widen(*part) for part in self.parts["v"]], 2)
+        self.raw.append(k)
+        return np.concatenate(self.raw, 2), super().update(k, v)[1]
 
 
-class CentroidScaleOff(Codebook):
-    factor = 1.05
+def codebook(**changes):
+    """A codebook with other members: what is wrong with it."""
+    return type("Wrong", (Codebook,), changes)
 
 
-class ScaleOfTheBatch(Codebook):
-    def read(self, name, x):
-        return super().read(name, x) * (1 + 0.01 * (len(x) - 1))
-
-
-class CodecBypassed(Codebook):
-    def read(self, name, x):
-        self.raw.append((name, x))
-        super().read(name, x)
-        return np.concatenate([rows for side, rows in self.raw if side == name], 2)
-
-
-class StepForgotten(Codebook):
-    def read(self, name, x):
-        return super().read(name, x)[:, :, -256:]
+def read_past_the_codec(self, name, x):
+    self.raw.append((name, x))
+    Codebook.read(self, name, x)
+    return np.concatenate([rows for side, rows in self.raw if side == name], 2)
 
 
 TWO_BITS = Format("lloyd2", group=32)
@@ -213,11 +172,11 @@ def test_right_classes_pass():
 @pytest.mark.parametrize("made, how, fails", [
     (BudgetIgnoredAfterTheFirstCall, {"rule": "streaming", "budget": BUDGET}, {"growth"}),
     (RawKeysBilledAtTwoBits, {"format": TWO_BITS}, {"bytes stated", "bytes of format", "error of K", "active"}),
-    (CentroidScaleOff, {"format": TWO_BITS}, {"scale of K", "scale of V"}),
-    (ScaleOfTheBatch, {"format": TWO_BITS}, {"batch"}),
-    (CodecBypassed, {"format": TWO_BITS}, {"active", "error of K", "error of V", "attention", "bytes stated"}),
-    (StepForgotten, {"format": TWO_BITS}, {"growth"}),
-])  # fmt: skip
+    (codebook(factor=1.05), {"format": TWO_BITS}, {"scale of K", "scale of V"}),
+    (codebook(read=lambda self, name, x: Codebook.read(self, name, x) * (1 + 0.01 * (len(x) - 1))), {"format": TWO_BITS}, {"batch"}),
+    (codebook(read=read_past_the_codec), {"format": TWO_BITS}, {"active", "error of K", "error of V", "attention", "bytes stated"}),
+    (codebook(read=lambda self, name, x: Codebook.read(self, name, x)[:, :, -256:]), {"format": TWO_BITS}, {"growth"}),
+], ids=["budget ignored later", "raw keys billed at two bits", "centroid scale off", "scale of the batch", "codec bypassed", "step forgotten"])  # fmt: skip
 def test_a_planted_fault_of_a_class_is_caught(made, how, fails):
     report = check(made, **how)
     assert fails <= set(report.failed), report
@@ -256,7 +215,7 @@ def test_shares_of_storage_are_counted_once():
 
 
 def test_a_report_is_lines_and_json():
-    report = check(bypass, rule="snapkv", budget=BUDGET, name="mine")
+    report = check(BYPASS, rule="snapkv", budget=BUDGET, name="mine")
     assert str(report).splitlines()[0] == "mine" and len(str(report).splitlines()) == len(report.checks) + 1
     read = json.loads(report.json())
     assert read["ok"] is False and [c["name"] for c in read["checks"] if c["status"] == "fail"] == report.failed
