@@ -5,20 +5,14 @@ import re
 import tokenize
 from collections import Counter
 
-from sources import CPP, PROJECT, sources
+from sources import CPP, PROJECT, TOKENS, sources
 
 OPENER = re.compile(r"(of|what|where|as|which|whether)\b", re.IGNORECASE)
-# Strings are matched so that what looks like a comment within one is passed over.
-CPP_TOKEN = re.compile(
-    r'R"(?P<delimiter>[^(\s"]*)\(.*?\)(?P=delimiter)"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-zA-Z])\'(?:\\.|[^\'\\\n])+\''
-    r"|//+(?P<line>[^\n]*)|/\*(?P<block>.*?)\*/",
-    re.DOTALL,
-)
 
 
 def cpp_comments(text):
     """Each line's comment: line number, whether it stands alone on its line, text."""
-    for match in CPP_TOKEN.finditer(text):
+    for match in re.finditer(TOKENS, text, re.DOTALL):
         said = match["line"] if match["line"] is not None else match["block"]
         if said is not None:
             before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]

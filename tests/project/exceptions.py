@@ -1,5 +1,3 @@
-"""What breaks a rule of layering_test.py or size_test.py, by the rule's message: why it may, or who will fix it."""
-
-LAYERING = {}
+"""What breaks a rule of size_test.py, by the rule's message: why it may, or who will fix it."""
 
 SIZES = {}

@@ -9,16 +9,16 @@ PROJECT = Path(__file__).resolve().parents[2]
 CPP = {".h", ".cc", ".cu", ".cuh"}
 CODE_FOLDERS = ["kernels", "variants", "harness", "tests", "plots"]
 
-# Skipped by the scan for braces: comments, raw strings, strings, characters, preprocessor lines.
-SKIPPED = re.compile(
-    r"//[^\n]*"
-    r"|/\*.*?\*/"
+# Comments, and what may look like one or hide a brace: raw strings, strings, characters; `SKIPPED` by the scan for braces, with
+# preprocessor lines.
+TOKENS = (
+    r"//+(?P<line>[^\n]*)"
+    r"|/\*(?P<block>.*?)\*/"
     r'|R"(?P<delimiter>[^(\s"]*)\(.*?\)(?P=delimiter)"'
     r'|"(?:\\.|[^"\\\n])*"'
     r"|(?<![0-9a-zA-Z])'(?:\\.|[^'\\\n])+'"
-    r"|^[ \t]*\#(?:\\\n|[^\n])*",
-    re.DOTALL | re.MULTILINE,
 )
+SKIPPED = re.compile(TOKENS + r"|^[ \t]*\#(?:\\\n|[^\n])*", re.DOTALL | re.MULTILINE)
 NAMESPACE = re.compile(r"\b(?:inline\s+)?namespace\b\s*([\w:]*)\s*$")
 TYPE = re.compile(r"\b(?:class|struct|union|enum(?:\s+(?:class|struct))?)\s+(?:alignas\([^)]*\)\s*)?([\w:]+)[^()=]*$")
 MEMBER_INITIALISER = re.compile(r"\)[^{}]*(?<!:):(?!:)(?:.*,)?\s*[\w:<>]+\s*$", re.DOTALL)  # A() : x_{1}
