@@ -56,6 +56,8 @@ def test_appends_that_take_longer_are_named_before_those_that_are_tied(grown):
     over = pl.col("append_total_ratio_p50") / pl.col("append_total_ratio_p50").max().over("seq_len")
     near = totals.with_columns(append_total_ratio_p50=over, append_total_ratio_ci_low=0.5 * over, append_total_ratio_ci_high=1.5 * over)
     assert "concat f32, " in (said := against_baseline(near, "contiguous/f32/full")) and said.endswith("statistically tied with it")
+    apart = totals.with_columns(append_total_ratio_p50=pl.lit(1.6), append_total_ratio_ci_low=pl.lit(1.3), append_total_ratio_ci_high=pl.lit(2.0))
+    assert "1.6× (1.3–2.0)" in (said := against_baseline(apart, "contiguous/f32/full")) and "tied" not in said
 
 
 def test_a_run_whose_steps_are_not_there_is_no_run_that_was_not_made(tmp_path):
