@@ -23,7 +23,7 @@ COLUMNS = """
     quote setting
 """.split()
 # Columns that folders of earlier versions lack, and what stands for them.
-LATER = {"how": "", "run": "", "kind": "", "reading": "no", "decides": "yes"}
+LATER = {"how": "", "run": "", "kind": "", "role": "decides", "reading": "no", "decides": "yes"}
 # A file of a repository at a commit, an address, a preprint.
 ADDRESSES = re.compile(
     r"(https://github\.com/[\w.-]+/[\w.-]+), file (?P<file>.+?) at commit (?P<commit>[0-9a-f]{7,40})"
@@ -172,7 +172,7 @@ def write_claims(folder: Path, out: Path) -> Path:
     page = render(
         "claims.html",
         title="published claims",
-        counts=Counter(row["verdict"] for row in rows),
+        counts=Counter(row["verdict"] for row in published(rows)),
         quick=env.get("quick", False),
         styles={verdict: style for verdict, (style, _) in VERDICTS.items()},
         meanings={verdict: meaning for verdict, (_, meaning) in VERDICTS.items()},

@@ -36,12 +36,13 @@ def claims_of(rows: list[Row]) -> str:
 
 
 def total(rows: list[Row]) -> str:
-    """Published figures by verdict; and of how many claims the contradicted ones are, since one error can be in a whole table."""
-    figures = published(rows)
-    found = [row for row in figures if row["verdict"] == "contradicted"]
-    text = f"{counted(len(figures), 'published figure')} of {claims_of(rows)}, in {counted(len(rows), 'check')}"
-    text += f": {verdicts(figures)}" if figures else ""
-    return text + (f". The contradicted ones are of {claims_of(found)}" if found else "") + ".\n"
+    """Published figures by verdict; the contradicted ones by mistake, as one note tells it, since one can be in a whole table."""
+    figures, sums = published(rows), [row for row in rows if row.get("role") == "sum"]
+    wrong = Counter((row["source"], row["note"] or row["claim"]) for row in figures if row["verdict"] == "contradicted")
+    text = f"{counted(len(figures), 'published figure')} of {claims_of(rows)}, in {counted(len(rows), 'check')}" + f": {verdicts(figures)}" * bool(figures)
+    text += f". {counted(len(wrong), 'mistake')} make{'s' * (len(wrong) == 1)} the contradicted ones" * bool(wrong)
+    text += f", one of them {max(wrong.values())}" if len(wrong) > 1 else ""
+    return text + f". The sources' own sums: {verdicts(sums)}" * bool(sums) + ".\n"
 
 
 def is_replica(row: Row) -> bool:
@@ -59,7 +60,8 @@ def markdown(rows: list[Row]) -> str:
             text += head("figure", "published", "computed", "measured (95 %)", "verdict", "check", "why")
             for row in claim.figures:
                 check = row["check"] + ", qualitative" * is_replica(row) + ", this machine" * (row["machine"] == "yes")
-                check += ", a reading" * (row["reading"] == "yes") + ", decides nothing" * (row["decides"] == "no")
+                role = row.get("role", "decides")
+                check += ", a reading" * (row["reading"] == "yes") + f", {role}{' nothing' * (role == 'decides')}" * (row["decides"] == "no" and role != "sum")
                 values = (row["computed"] or "–", row["measured"] or "–")
                 text += line(row["figure"], row["published"], *values, row["verdict"], check, row["reason"])
             text += "".join(f"\nNote: {note}\n" for note in claim.notes)
@@ -70,12 +72,9 @@ def contradicted(source: Source) -> str:
     """The first contradicted figure of each claim; those that arithmetic settles come before replicas, and times come last."""
     first = [next((row for row in published(claim.figures) if row["verdict"] == "contradicted"), None) for claim in source.claims]
     found = sorted(filter(None, first), key=lambda row: is_replica(row) + 2 * (row["machine"] == "yes"))
-    shown = []
-    for row in found[:CONTRADICTED_SHOWN]:
-        figure = f"{row['figure']}: " if row["figure"] else ""
-        shown.append(f"{row['text']} ({figure}{row['published']}, here {row['measured'] or row['computed']})")
-    more = len(found) - CONTRADICTED_SHOWN
-    return "; ".join(shown + [f"and {more} more"] * (more > 0))
+    shown = [f"{row['text']} ({row['figure']}{': ' * bool(row['figure'])}{row['published']}, here {row['measured'] or row['computed']})"
+             for row in found[:CONTRADICTED_SHOWN]]  # fmt: skip
+    return "; ".join(shown + [f"and {len(found) - CONTRADICTED_SHOWN} more"] * (len(found) > CONTRADICTED_SHOWN))
 
 
 def from_to(rows: list[Row], column: str) -> str:
@@ -107,6 +106,7 @@ def summary(rows: list[Row]) -> str:
         for i, claim in enumerate(source.claims):
             figures = claim.figures
             name = claim.first["text"] + (f" ({len(figures)} checks)" if len(figures) > 1 else "")
-            values = (from_to(figures, column) for column in ("published", "computed", "measured"))
-            by_claim += line("" if i else source.title, name, *values, verdicts(figures), why(figures))
+            decided = published(figures)
+            values = (from_to(decided, column) for column in ("published", "computed", "measured"))
+            by_claim += line("" if i else source.title, name, *values, verdicts(decided), why(decided))
     return f"# Verdicts by source\n\n{by_kind}\n<details><summary>Every claim</summary>\n\n{by_claim}\n</details>\n"

@@ -1,11 +1,9 @@
-#include "harness/claims/check.h"
+#include "harness/claims/figure_result.h"
 
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <vector>
-
-#include "harness/claims/evaluation.h"
 
 namespace kv::claims {
 namespace {
@@ -172,7 +170,7 @@ Outcome judged(const Statement& s, const std::vector<Trial>& all, const Trial& b
 }  // namespace
 
 Outcome check(const Statement& s, const Quantities& quantities, tables::CountedBytes& counted) {
-  if (s.check->reason) return {.verdict = &kNotTestable, .reason = s.reason};
+  if (s.check->needs) return {.verdict = &kNotTestable, .reason = "needs " + s.needs + ": " + s.reason};
   if (s.check->test)
     return {.verdict = &kReproduced, .reason = "held by the test " + s.test + "; `./kvlab test` runs it"};
   std::vector<Trial> all;

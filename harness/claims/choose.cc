@@ -1,4 +1,4 @@
-#include "harness/claims/choose.h"
+#include "harness/claims/claims.h"
 
 #include <algorithm>
 #include <cctype>
@@ -165,7 +165,7 @@ std::vector<std::vector<std::string>> rows_of(const ClaimFile& file, const Claim
   const std::string name = cut(name_of(file, claim), kColumns / 2 - 2);
   const auto published = [](const Statement& s) { return cut(s.published.text, kMostPublished); };
   if (figures.size() == 1) return {{name, published(figures.front()), claim.text}};
-  std::vector<std::vector<std::string>> rows{{name, counted(figures.size(), "figure"), claim.text}};
+  std::vector<std::vector<std::string>> rows{{name, counted(figures.size(), "check"), claim.text}};
   for (const Statement& s : figures) rows.push_back({"", published(s), "  " + s.name});
   return rows;
 }
@@ -215,20 +215,25 @@ std::string claims_list(const std::vector<std::string>& words) {
   const std::vector<ClaimFile> all = choose_claims({}), found = with_words(all, words);
   if (found.empty()) refuse(all, words);
   std::string text;
-  size_t claims = 0, figures = 0;
+  size_t claims = 0, checks = 0;
+  std::set<std::string> figures;
   for (const ClaimFile& file : found) {
     text += source_line(file);
     std::vector<std::vector<std::string>> rows;
     for (const Claim& claim : file.claims) {
       std::ranges::move(rows_of(file, claim), std::back_inserter(rows));
-      ++claims, figures += claim.statements.size();
+      ++claims, checks += claim.statements.size();
+      for (const Statement& s : claim.statements) {
+        if (s.decides()) figures.insert(file.name + "\n" + claim.figure_of(s));
+      }
     }
     std::istringstream lines(io::aligned_text(rows, 3));
     for (std::string line; std::getline(lines, line);) text += cut(line, kColumns) + "\n";
     text += "\n";
   }
-  return text + counted(claims, "claim") + " with " + counted(figures, "figure") + " of " +
-         counted(found.size(), "source") + "; `kvlab reproduce NAME` checks one\n";
+  return text + counted(claims, "claim") + " of " + counted(found.size(), "source") + ": " +
+         counted(figures.size(), "published figure") + ", " + counted(checks, "check") +
+         "; `kvlab reproduce NAME` checks one\n";
 }
 
 }  // namespace kv::claims

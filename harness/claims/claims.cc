@@ -22,16 +22,16 @@ namespace {
 ClaimRun read_run(config::Section section) {
   ClaimRun run;
   run.results = section.text("results", "");
-  if (!run.results.empty()) {
+  if (!run.results.empty() && !std::filesystem::exists(committed_run(run.results) / "cells.csv"))
+    section.fail("results", "names no committed run: there is no results/" + run.results + "/cells.csv");
+  if (!run.results.empty() && !section.has("experiment")) {
     section.refuse_the_rest();
-    if (!std::filesystem::exists(committed_run(run.results) / "cells.csv"))
-      section.fail("results", "names no committed run: there is no results/" + run.results + "/cells.csv");
     return run;
   }
   run.seeds = section.integers("seeds", {}, 0, INT64_MAX);
   if (!section.has("experiment")) section.refuse("needs experiment, sweep, … as a sweep config has them");
   toml::table config = section.table();
-  config.erase("seeds");
+  config.erase("seeds"), config.erase("results");
   std::ostringstream text;
   text << config << "\n";
   run.toml = text.str();
@@ -75,6 +75,8 @@ Claim read_claim(config::Section& section, const CacheShape& model, const Texts&
     for (config::Section& figure : figures) add(&figure);
   }
   if (claim.statements.empty()) section.refuse("has no figure: published is empty in every row");
+  if (std::ranges::none_of(claim.statements, &Statement::decides))
+    section.refuse("has no check that decides");
   section.refuse_the_rest();
   for (const config::Section& figure : figures) figure.refuse_the_rest();
   return claim;
@@ -98,6 +100,11 @@ std::filesystem::path committed_run(const std::string& results) {
 
 bool Statement::depends_on_machine() const {
   return std::ranges::any_of(quantities, [](const auto& q) { return q.second.depends_on_machine(); });
+}
+
+std::string Claim::figure_of(const Statement& s) const {
+  if (!s.table.empty()) return s.table + "\n" + s.row + "\n" + s.column;
+  return id + "\n" + (s.published.truth || s.check->ordering ? "" : s.published.text);
 }
 
 ClaimFile load_claims(const std::string& path) {

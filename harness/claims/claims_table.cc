@@ -12,9 +12,8 @@ namespace {
 
 using Figures = std::span<const FigureResult>;
 
-// "7 reproduced, 2 contradicted"; the verdict alone for a single figure.
+// "7 reproduced, 2 contradicted".
 std::string verdicts(Figures figures) {
-  if (figures.size() == 1) return std::string(figures.front().verdict->name);
   std::vector<std::string> counts;
   for (const Verdict* verdict : kVerdicts) {
     const auto n = std::ranges::count(figures, verdict, &FigureResult::verdict);
@@ -32,7 +31,7 @@ std::string explained(Figures figures) {
   std::vector<std::string> lines, notes;
   for (const FigureResult& row : figures) {
     const std::string& note = row.statement->note;
-    if (!row.reason.empty()) reasons.push_back(&row);
+    if (!row.reason.empty() && row.statement->decides()) reasons.push_back(&row);
     if (!note.empty() && !std::ranges::count(notes, note)) notes.push_back(note);
   }
   std::ranges::stable_sort(reasons, {}, [](const FigureResult* row) { return row->verdict->rank; });
@@ -50,9 +49,12 @@ std::string explained(Figures figures) {
 
 std::string claim_table(Figures figures) {
   std::vector<std::vector<std::string>> rows{{"", "published", "computed", "measured (95 %)", "verdict"}};
-  for (const FigureResult& row : figures)
-    rows.push_back({row.statement->name, row.statement->published.text, or_dash(row.computed),
-                    or_dash(row.measured), std::string(row.verdict->name)});
+  for (const FigureResult& row : figures) {
+    const Statement& s = *row.statement;
+    const std::string part = s.decides() ? "" : s.check->own ? "its own sum: " : std::string(s.role) + ": ";
+    rows.push_back({s.name, s.published.text, or_dash(row.computed), or_dash(row.measured),
+                    part + std::string(row.verdict->name)});
+  }
   const Claim& claim = *figures.front().claim;
   return "\n  " + claim.id + ": " + claim.text + "\n" + io::aligned_text(rows) + explained(figures);
 }

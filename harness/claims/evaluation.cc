@@ -1,4 +1,4 @@
-#include "harness/claims/evaluation.h"
+#include "harness/claims/quantities.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,9 +16,6 @@ namespace {
 using Statistic = std::function<double(std::span<const double>)>;
 
 constexpr double kMostTokens = 1e12, kMostSequences = 65536;
-
-// The cache is too large to be filled here: its figures are computed only.
-struct NotCounted {};
 
 // The slope of a line through (log length, log value), by least squares.
 double exponent_of(const std::vector<int64_t>& lengths, const std::vector<double>& values) {
@@ -61,10 +58,11 @@ class Evaluation {
         names_(statement.define, [this](const std::string& name) { return leaf(name); }) {}
 
   double computed() { return value(s_.computed); }
-  // `computed` with bytes that the ledger has counted. Throws NotCounted.
-  double counted() {
+  // `computed` with bytes that the ledger has counted; nothing where a cache is too large to be filled here.
+  std::optional<double> counted() {
     by_ledger_ = true;
-    return value(s_.computed);
+    const double held = value(s_.computed);
+    return too_large_ ? std::nullopt : std::optional(held);
   }
   math::Estimate measured() {
     std::vector<std::vector<double>> sides;
@@ -131,8 +129,8 @@ class Evaluation {
     const tables::CacheSize size = size_of(spec);
     if (!by_ledger_) return static_cast<double>(tables::bytes_by_form(size));
     const auto held = counted_.of(size);
-    if (!held) throw NotCounted();
-    return static_cast<double>(*held);
+    too_large_ = too_large_ || !held;
+    return static_cast<double>(held.value_or(1));
   }
 
   tables::CacheSize size_of(const std::string& spec) {
@@ -177,7 +175,7 @@ class Evaluation {
   tables::CountedBytes& counted_;
   Names names_;
   double length_ = 0;
-  bool used_k_ = false, measured_once_ = true, by_ledger_ = false;
+  bool used_k_ = false, measured_once_ = true, by_ledger_ = false, too_large_ = false;
   std::map<std::string, double> medians_;
 };
 
@@ -197,11 +195,7 @@ Evaluated evaluate(const Statement& s, double k, const UnitReading& unit, const 
     v.measured_once = evaluation.measured_once();
     if (!std::isfinite(v.measured->value)) throw NotMeasured("measured is no number: " + s.measured);
   } else if (!s.bytes.empty() && s.check->counted) {
-    try {
-      const double held = evaluation.counted();
-      v.measured = math::Estimate{held, {held, held}};
-    } catch (const NotCounted&) {
-    }
+    if (const auto held = evaluation.counted()) v.measured = math::Estimate{*held, {*held, *held}};
   }
   v.used_k = evaluation.used_k();
   return v;

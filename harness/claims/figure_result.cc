@@ -4,7 +4,7 @@
 #include <iterator>
 #include <map>
 #include <set>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "harness/claims/claims_columns.h"
@@ -86,6 +86,7 @@ results::Row row_of(const FigureResult& f) {
   row[kTableTitle] = s.table;
   row[kTableRow] = s.table.empty() ? "" : s.row;
   row[kTableColumn] = s.table.empty() ? "" : s.column;
+  row[kRole] = std::string(s.check->own ? "sum" : s.role);
   row[kReading] = s.reading ? "yes" : "no";
   row[kDecides] = f.decides ? "yes" : "no";
   row[kCheck] = s.check->name;
@@ -114,18 +115,22 @@ results::Row row_of(const FigureResult& f) {
   return row;
 }
 
-// A cell of a source's table, or a claim's text of a figure: several checks may be about one.
-std::tuple<std::string, std::string, std::string, std::string> published_figure(const FigureResult& f) {
-  const Statement& s = *f.statement;
-  if (!s.table.empty()) return {f.file->name, s.table, s.row, s.column};
-  return {f.file->name, "", f.claim->id, s.published.text};
-}
-
 }  // namespace
 
 void settle(std::vector<FigureResult>& figures) {
-  std::map<decltype(published_figure(figures.front())), std::vector<FigureResult*>> checks;
-  for (FigureResult& figure : figures) checks[published_figure(figure)].push_back(&figure);
+  for (const FigureResult& control : figures) {
+    if (control.statement->role != kRoles[1] || control.verdict->rank >= kConsistent.rank) continue;
+    for (FigureResult& f : figures) {
+      if (f.claim != control.claim || !f.statement->decides()) continue;
+      f.verdict = &kNotTestable;
+      f.reason = "not judged, since a control came out otherwise: " + control.statement->name + ", " +
+                 (control.measured.empty() ? control.computed : control.measured);
+    }
+  }
+  std::map<std::pair<const ClaimFile*, std::string>, std::vector<FigureResult*>> checks;
+  for (FigureResult& f : figures) {
+    if (f.statement->decides()) checks[{f.file, f.claim->figure_of(*f.statement)}].push_back(&f);
+  }
   const auto worse = [](const FigureResult* a, const FigureResult* b) {
     return a->verdict->rank < b->verdict->rank;
   };

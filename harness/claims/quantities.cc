@@ -97,8 +97,8 @@ double required(const results::Row& row, const results::AnyColumn& column) {
 }
 
 std::optional<math::ConfidenceInterval> interval_beside(const results::Row& cell, const std::string& metric) {
-  const results::AnyColumn* low = experiments::cell_table().find(metric + "_ci_low");
-  const results::AnyColumn* high = experiments::cell_table().find(metric + "_ci_high");
+  const results::AnyColumn* low = experiments::cell_table().find(interval_column(metric, "low"));
+  const results::AnyColumn* high = experiments::cell_table().find(interval_column(metric, "high"));
   if (!low || !high || !cell.number(*low) || !cell.number(*high)) return std::nullopt;
   return math::ConfidenceInterval{*cell.number(*low), *cell.number(*high)};
 }
@@ -126,6 +126,12 @@ std::vector<double> take_steps(const std::vector<results::Row>& steps, const res
 std::string cell_column(const std::string& name) {
   const results::AnyColumn* column = experiments::cell_table().find(name);
   return column ? std::string(column->name) : "";
+}
+
+std::string interval_column(const std::string& metric, const std::string& end) {
+  const std::string p50 = "_p50_us";
+  if (!metric.ends_with(p50)) return metric + "_ci_" + end;
+  return metric.substr(0, metric.size() - p50.size()) + "_ci_" + end + "_us";
 }
 
 std::string sample_column(const std::string& name) {

@@ -1,4 +1,5 @@
-// Measurements of the driver's runs, looked up as claims name them.
+// Measurements of the driver's runs, looked up as claims name them, and a statement's expressions as numbers: caches' bytes
+// predicted and counted, measured quantities with their intervals, growth laws fitted.
 #pragma once
 
 #include <filesystem>
@@ -10,7 +11,9 @@
 #include <vector>
 
 #include "harness/claims/claims.h"
+#include "harness/math/medians.h"
 #include "harness/math/stats.h"
+#include "harness/tables/closed_form.h"
 
 namespace kv::claims {
 
@@ -41,5 +44,20 @@ class Quantities {
 // The column's own name, which may be given by an alias; empty if cells.csv, or samples.csv and growth.csv, have no such column.
 std::string cell_column(const std::string& name);
 std::string sample_column(const std::string& name);
+// The name of the column with the "low" or "high" end of a metric's interval, if there is one.
+std::string interval_column(const std::string& metric, const std::string& end);
+
+struct Evaluated {
+  std::optional<double> computed;
+  std::optional<math::Estimate> measured;
+  bool measured_once = false;  // every quantity is one value without an interval: its spread is unknown
+  std::string arithmetic;      // `computed` with numbers, for a reader who checks it by hand
+  bool used_k = false;
+};
+
+// With K for `k`, and MB and GB for those of `unit`. Throws NotMeasured where a quantity has no value, std::invalid_argument
+// where none or several are meant.
+Evaluated evaluate(const Statement& statement, double k, const UnitReading& unit,
+                   const Quantities& quantities, tables::CountedBytes& counted);
 
 }  // namespace kv::claims

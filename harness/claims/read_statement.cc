@@ -42,8 +42,9 @@ std::string filled(const config::Section& section, const std::string& key, std::
   return text;
 }
 
-// Columns of cells.csv that are times or follow from them have no interval of their own.
+// Most columns of cells.csv that are times or follow from them have no interval of their own.
 bool has_interval_elsewhere(const std::string& column) {
+  if (!cell_column(interval_column(column, "low")).empty()) return false;
   constexpr const char* kParts[] = {"_us", "gbps", "ratio", "per_s", "ceiling", "bound", "rss"};
   return std::ranges::any_of(kParts,
                              [&](const char* part) { return column.find(part) != std::string::npos; });
@@ -54,10 +55,10 @@ Quantity read_quantity(config::Section section, const Texts& row) {
   for (const char* needed : {"run", "metric"}) {
     if (!section.has(needed)) section.refuse(std::string("needs ") + needed);
   }
-  q.run = section.text("run", "");
+  q.run = filled(section, "run", section.text("run", ""), row);
   q.take = section.choice("take", "", {"", "median", "sum", "increases"});
   q.kind = section.text("kind", "");
-  const std::string metric = section.text("metric", "");
+  const std::string metric = filled(section, "metric", section.text("metric", ""), row);
   for (const auto& [key, text] : section.all_verbatim()) {
     if (key == "run" || key == "metric" || key == "take" || key == "kind") continue;
     const std::string column = cell_column(key);
@@ -141,7 +142,7 @@ void require_keys(Keys& keys, const Statement& s) {
       {kind.measured, !s.measured.empty() && !s.quantities.empty(), "measured and cells"},
       {kind.over, !s.over.empty() && !(s.computed.empty() && s.measured.empty()),
        "over, and computed or measured"},
-      {kind.reason, !s.reason.empty(), "reason"},
+      {kind.needs, !s.needs.empty() && !s.reason.empty(), "needs and reason"},
       {kind.test, !s.test.empty() && s.published.truth, "test, and yes or no as published"},
       {kind.ordering, s.published.has_sign(), "a bound as published, such as \">1\" or \"<1\""},
   };
@@ -152,6 +153,8 @@ void require_keys(Keys& keys, const Statement& s) {
   if (kind.bounds && !s.measured.empty())
     keys.fail("measured",
               "cannot be compared with a " + std::string(kind.name) + "; give it a figure of its own");
+  if (s.role == kRoles[1] && s.depends_on_machine())
+    keys.fail("role", "is \"control\", which cannot rest on a time: --quick leaves times out");
   if (reaches_no_effect(s))
     keys.fail("tolerance",
               "has room for 1x, no effect at all, around '" + s.published.text + "'; a smaller one can fail");
@@ -226,6 +229,14 @@ const CheckKind* read_check(config::Section& section) {
   return std::ranges::find(kCheckKinds, section.choice("check", "", names), &CheckKind::name);
 }
 
+// The first one where the claim has no such key.
+std::string_view read_word(Keys& keys, const char* key, auto& known) {
+  const std::string word = keys.text(key, std::string(known[0]));
+  const auto found = std::ranges::find(known, word);
+  if (found == std::end(known)) keys.fail(key, "is '" + word + "'" + io::known_names(word, known));
+  return *found;
+}
+
 }  // namespace
 
 CacheShape read_model(config::Section& section) {
@@ -269,6 +280,8 @@ std::optional<Statement> read_statement(config::Section& claim, config::Section*
   s.exact = keys.holder("replica").choice("replica", "exact", {"exact", "qualitative"}) == "exact";
   s.by_construction = keys.text("by_construction");
   s.note = keys.text("note");
+  s.role = read_word(keys, "role", kRoles);
+  if (keys.has("needs")) s.needs = read_word(keys, "needs", kNeeds);
   s.reason = keys.text("reason");
   s.test = keys.text("test");
   if (keys.has("define")) s.define = keys.texts("define");
@@ -285,6 +298,7 @@ std::optional<Statement> read_statement(config::Section& claim, config::Section*
     for (auto& [name, section] : keys.holder("cells").section("cells").subsections())
       s.quantities[name] = read_quantity(section, columns);
   }
+  if (s.check->own) s.measured.clear(), s.quantities.clear();  // of the claim's other figures
   require_keys(keys, s);
   const struct {
     const char* key;

@@ -4,10 +4,10 @@
 #include <set>
 #include <stdexcept>
 
-#include "harness/claims/check.h"
 #include "harness/claims/quantities.h"
 #include "harness/experiments/experiment.h"
 #include "harness/io/json.h"
+#include "harness/io/paths.h"
 #include "harness/measure/environment.h"
 #include "harness/memory/machine.h"
 #include "harness/results/results_folder.h"
@@ -50,30 +50,30 @@ std::set<std::string> runs_needed(const ClaimFile& file, const ReproduceOptions&
   return names;
 }
 
-// The run's config goes into the folder first: the driver reads configs from files.
+// The run's config goes into the folder first: the driver reads configs from files. A committed run is taken as it is, unless the
+// user's model is to stand in: then its own config is run, or the one of configs by its name.
 PlannedRun plan_run(const ClaimFile& file, const std::string& name, const ReproduceOptions& options) {
   const ClaimRun& run = file.runs.at(name);
   PlannedRun planned;
   planned.source = file.name;
   planned.name = name;
-  if (!run.results.empty()) {
-    planned.folders.push_back(committed_run(run.results));
-    return planned;
-  }
+  const bool committed = !run.results.empty();
   const fs::path folder = options.out / "runs" / (file.name + "-" + name);
-  const fs::path config = folder.string() + ".toml";
-  results::write_whole(config, run.toml);
-  std::vector<std::string> set;
-  if (options.quick) set.push_back("measure.retries=0");  // no verdict of a quick run rests on a time
+  const fs::path config = run.toml.empty()
+                              ? io::project_home() / "configs" / (fs::path(run.results).filename() += ".toml")
+                              : fs::path(folder.string() + ".toml");
+  if (!run.toml.empty()) results::write_whole(config, run.toml);
   std::vector<int64_t> seeds = run.seeds;
   if (seeds.empty()) seeds = {-1};
   for (const int64_t seed : seeds) {
     try {
       config::Overrides overrides;
-      overrides.set = set;
+      if (options.quick)
+        overrides.set.push_back("measure.retries=0");  // no verdict of a quick run rests on a time
       overrides.seed = seed;
       overrides.threads = options.threads;
-      planned.configs.push_back(experiments::load_config(config.string(), overrides));
+      if (!committed || !options.workload.model.empty())
+        planned.configs.push_back(experiments::load_config(config.string(), overrides));
       if (!options.workload.model.empty() && !planned.configs.back().workload.model.empty()) {
         overrides.workload = options.workload;
         planned.configs.back() = experiments::load_config(config.string(), overrides);
@@ -84,6 +84,10 @@ PlannedRun plan_run(const ClaimFile& file, const std::string& name, const Reprod
     }
     planned.folders.push_back(seeds.size() == 1 ? folder
                                                 : fs::path(folder.string() + "-seed" + std::to_string(seed)));
+  }
+  if (committed && !planned.takes_model) {
+    planned.configs.clear();
+    planned.folders = {committed_run(run.results)};
   }
   return planned;
 }
@@ -99,7 +103,7 @@ std::vector<PlannedRun> plan(const std::vector<ClaimFile>& files, const Reproduc
     const auto takes_model = [](const PlannedRun& run) { return run.takes_model; };
     if (!options.workload.model.empty() && std::none_of(runs.begin(), runs.end(), takes_model))
       throw std::invalid_argument(
-          "--model has no use: no run of these claims reads a model, as one of 003/int8 does");
+          "--model has no use: no run of these claims reads a model, as that of 003/int8 does");
   } catch (const std::invalid_argument&) {
     if (is_new) fs::remove_all(options.out);  // the same command may be given again
     throw;

@@ -34,9 +34,8 @@ struct Reproduction {
   std::vector<FigureResult> figures;
 };
 
-// Committed runs and those of synthetic rows keep what they have. Throws std::invalid_argument for a mistake that the user can fix,
-// as a model in place of none, before anything is run where that can be known. `files` must
-// outlive the figures.
+// Runs of synthetic rows keep what they have. Throws std::invalid_argument for a mistake that the user can fix, as a model in
+// place of none, before anything is run where that can be known. `files` must outlive the figures.
 Reproduction reproduce(const std::vector<ClaimFile>& files, const ReproduceOptions& options);
 
 }  // namespace kv::claims

@@ -1,4 +1,4 @@
-#include "harness/claims/source_tables.h"
+#include "harness/claims/claims_table.h"
 
 #include <algorithm>
 #include <utility>
@@ -49,7 +49,7 @@ std::vector<SourceTable> tables_of(std::span<const FigureResult> figures) {
     cell.published = s.published.text;
     if (cell.computed.empty()) cell.computed = f.computed;
     if (cell.measured.empty()) cell.measured = f.measured;
-    if (f.decides) cell.verdict = f.verdict;
+    if (f.decides || s.check->own) cell.verdict = f.verdict;
   }
   return tables;
 }

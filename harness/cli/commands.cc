@@ -12,10 +12,9 @@
 #include <span>
 #include <stdexcept>
 
-#include "harness/claims/choose.h"
+#include "harness/claims/claims.h"
 #include "harness/claims/claims_table.h"
 #include "harness/claims/reproduce.h"
-#include "harness/claims/source_tables.h"
 #include "harness/cli/cell_text.h"
 #include "harness/cli/dry_run.h"
 #include "harness/cli/example_dump.h"

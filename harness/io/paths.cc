@@ -33,10 +33,10 @@ std::set<std::string> names_beside(const std::filesystem::path& path) {
   return names;
 }
 
-// "; did you mean 'configs/quickstart.toml'?", also for `quickstart` and `quickstart.toml`.
-std::string nearest_file(const std::filesystem::path& path) {
+// "; did you mean 'configs/quickstart.toml'?", also for a config named `quickstart` or `quickstart.toml`.
+std::string nearest_file(const std::filesystem::path& path, const std::string& what) {
   const std::string beside = did_you_mean(path.string(), names_beside(path));
-  const bool is_config = !path.has_extension() || path.extension() == ".toml";
+  const bool is_config = what != "model" && (!path.has_extension() || path.extension() == ".toml");
   if (!beside.empty() || path.has_parent_path() || !is_config) return beside;
   const std::string name = path.stem().string() + ".toml";
   return did_you_mean("configs/" + name, names_beside("configs/" + name));
@@ -54,7 +54,7 @@ std::filesystem::path find_place(const std::string& path, const std::string& wha
   if (names.contains(path)) return path;
   const std::string name = did_you_mean(path, names);
   throw std::invalid_argument(what + " '" + path + "' does not exist, neither here nor in " +
-                              project_home().string() + (name.empty() ? nearest_file(path) : name));
+                              project_home().string() + (name.empty() ? nearest_file(path, what) : name));
 }
 
 std::filesystem::path find_input(const std::string& path, const std::string& what) {

@@ -12,7 +12,7 @@ function filter() {
   }
   for (const part of document.querySelectorAll("section, section .card"))
     part.hidden = !part.querySelector("tr[data-text]:not([hidden])");
-  shown.textContent = count < rows.length ? `${count} of ${rows.length} figures` : `${rows.length} figures`;
+  shown.textContent = count < rows.length ? `${count} of ${rows.length} checks` : `${rows.length} checks`;
 }
 search.addEventListener("input", filter);
 for (const button of verdicts) {

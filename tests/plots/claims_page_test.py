@@ -56,7 +56,7 @@ def test_markdown_counts_verdicts_and_escapes_its_tables():
     rows[1] |= {"published": "<5 %", "reason": "a | b"}
     assert "| T=4096 | \\<5 % | – | 1x (0.9–1.1) | contradicted | measurement | a \\| b |\n" in markdown(rows)
     text = summary(rows)
-    assert text.startswith("# Verdicts by source\n\n3 published figures of 2 claims, in 3 checks: 2 reproduced, 1 contradicted. The contradicted ones are of 1 claim.\n")
+    assert text.startswith("# Verdicts by source\n\n3 published figures of 2 claims, in 3 checks: 2 reproduced, 1 contradicted. 1 mistake makes the contradicted ones.\n")
     assert text.count("\n| ") == 2 + 3  # a line the source and a line a claim, each under a head
     assert "| 007: a paper | 2 | 1 | It is fast (T=4096: \\<5 %, here 1x (0.9–1.1)) |" in text
     assert "| 007: a paper | It is fast (2 checks) | 21× … \\<5 % | – | 26.38x (25.42–30.59) … 1x (0.9–1.1) |" in text
@@ -102,14 +102,14 @@ def test_figures_are_filtered_by_verdict_and_by_words(page):
     button = page.locator("button[data-verdict=contradicted]")
     button.click()
     assert [text.split("\n")[0] for text in shown(page)] == ["T=4096"] and button.get_attribute("aria-pressed") == "true"
-    assert page.locator("#shown").inner_text() == "1 of 3 figures"
+    assert page.locator("#shown").inner_text() == "1 of 3 checks"
     button.click()
     for words, figures in (("tract", 1), ("ABSTRACT way", 2), ("paper", 3), ("21x <b>", 2), ("(", 0), ("small", 1)):
         page.locator("#filter").fill(words)
         assert len(shown(page)) == figures, words
     assert page.locator("article:visible").count() == 1
     page.locator("#filter").fill("")
-    assert page.locator("#shown").inner_text() == "3 figures" and complaints == []
+    assert page.locator("#shown").inner_text() == "3 checks" and complaints == []
 
 
 def test_a_phone_needs_no_scrolling_to_the_side(page):

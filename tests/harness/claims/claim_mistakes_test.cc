@@ -43,7 +43,13 @@ TEST_F(ClaimMistakes, OfAClaimsKeys) {
          "a row of 2 values");
   expect("check = \"closed form\"\npublished = \"1 B\"\nbytes = { c = \"contiguos\" }\ntokens = 1",
          "contiguos");
-  expect("check = \"none\"\npublished = \"1\"", "which needs reason");
+  expect("check = \"none\"\npublished = \"1\"", "which needs needs and reason");
+  expect("check = \"none\"\npublished = \"1\"\nneeds = \"sinks\"\nreason = \"r\"",
+         "claim.c.needs is 'sinks'; known: a GPU, a GPU of Apple's");
+  expect("check = \"formula\"\npublished = \"1\"\ncomputed = \"1\"\nrole = \"scop\"",
+         "claim.c.role is 'scop'; did you mean 'scope'? Known: decides, control, scope");
+  expect("check = \"formula\"\npublished = \"1\"\ncomputed = \"1\"\nrole = \"scope\"",
+         "has no check that decides");
   expect("check = \"test\"\npublished = \"1\"\ntest = \"t\"", "which needs test, and yes or no as published");
   expect("check = \"formula\"\npublished = \"{x}\"\ncomputed = \"1\"\ncolumns = [\"x\"]\nrows = [[\"\"]]",
          "has no figure: published is empty in every row");
@@ -66,7 +72,7 @@ TEST_F(ClaimMistakes, OfRunsAndTheirCells) {
       "there is no [run.smal]", kRuns);
   expect(
       "check = \"measurement\"\npublished = \"2×\"\nmeasured = \"a\"\ncells.a = { run = \"small\", metric = "
-      "\"step_p50_us\" }",
+      "\"read_gbps\" }",
       "is a time", kRuns);
   expect(
       "check = \"measurement\"\npublished = \"2×\"\nmeasured = \"a\"\ncells.a = { run = \"small\", metric = "

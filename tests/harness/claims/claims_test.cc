@@ -99,10 +99,31 @@ TEST_F(Claims, ChecksOfOneFigureCountOnce) {
   EXPECT_EQ(deciding("reading = true\n" + same +
                      "[[claim.figure]]\nname = \"d\"\nreading = false\ncomputed = \"6\"\n"),
             (Names{"c: reproduced", "d: contradicted"}));
+  EXPECT_EQ(
+      deciding(
+          "[[claim.figure]]\nname = \"a\"\npublished = \"yes\"\ncomputed = \"1\"\n[[claim.figure]]\nname = "
+          "\"b\"\npublished = \"no\"\ncomputed = \"0\""),
+      (Names{"a: reproduced"}));  // words are one statement
   // A table's cell is a figure of its own, whatever it says.
   EXPECT_EQ(deciding("table = \"T\"\ncolumns = [\"name\"]\nrows = [[\"x\"], [\"y\"]]\npublished = "
                      "\"4\"\ncomputed = \"4\""),
             (Names{"x: reproduced", "y: reproduced"}));
+}
+
+TEST_F(Claims, RolesSayWhatDecides) {
+  const auto verdicts = [&](const std::string& control) {
+    std::string all;
+    for (const claims::FigureResult& row : figures(
+             "check = \"formula\"\npublished = \"4\"\n[[claim.figure]]\ncomputed = "
+             "\"4\"\n[[claim.figure]]\nrole = "
+             "\"scope\"\ncomputed = \"5\"\n[[claim.figure]]\nrole = \"control\"\nname = \"n\"\npublished = "
+             "\"1\"\ncomputed = \"" +
+             control + "\"\n[[claim.figure]]\ncheck = \"sum\"\ncomputed = \"2 + 3\""))
+      all += std::string(row.verdict->name) + (row.decides ? "!" : "") + ", ";
+    return all;
+  };
+  EXPECT_EQ(verdicts("1"), "reproduced!, contradicted, reproduced, contradicted, ");
+  EXPECT_EQ(verdicts("2"), "not testable here!, contradicted, contradicted, contradicted, ");
 }
 
 TEST_F(Claims, ATablesEmptyCellIsNoFigure) {
@@ -176,9 +197,9 @@ TEST_F(Claims, AReplicaThatDisagreesContradictsNothing) {
 
 TEST_F(Claims, NotTestableGivesItsReason) {
   const claims::FigureResult row =
-      only("check = \"none\"\npublished = \"8×\"\nreason = \"no such hardware\"");
+      only("check = \"none\"\npublished = \"8×\"\nneeds = \"a GPU\"\nreason = \"no such hardware\"");
   EXPECT_EQ(row.verdict->name, "not testable here");
-  EXPECT_EQ(row.reason, "no such hardware");
+  EXPECT_EQ(row.reason, "needs a GPU: no such hardware");
 }
 
 TEST_F(Claims, MeasurementsHaveIntervalsOverSeeds) {

@@ -4,6 +4,7 @@ verdicts, their table in configs/claims/README.md, and the report."""
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
 import shutil
@@ -185,6 +186,46 @@ def test_a_claim_that_a_test_holds_names_one_that_there_is(file):
         path, name = test.split(" ")
         suite, case = name.split(".")
         assert re.search(rf"^TEST(?:_[FP])?\({suite}, {case}\)", (HOME / path).read_text(encoding="utf-8"), re.MULTILINE), test
+
+
+def checks():
+    """(file, claim, the claim's keys with those of one of its figures)"""
+    for file in sorted(CLAIMS.glob("*.toml")):
+        for claim in tomllib.loads(file.read_text(encoding="utf-8"))["claim"]:
+            yield from ((file.stem, claim["id"], {**claim, **figure}) for figure in claim.get("figure", [{}]))
+
+
+def test_a_figure_of_another_model_agrees_within_a_factor():
+    model_runs = {"arguments", "drafts", "real", "real_long", "replicas"}
+    for file, claim, check in checks():
+        numbers = [check["published"]] if "{" not in check["published"] else [str(cell) for row in check["rows"] for cell in row]
+        of_a_model = {cell.get("run") for cell in check.get("cells", {}).values()} & model_runs
+        if of_a_model and "read_as" not in check and any(re.fullmatch(r"[~≈]?(?!1×)[\d.–]+ ?[×%]", number) for number in numbers):
+            assert check.get("tolerance", "").startswith("factor "), (file, claim)
+
+
+def test_what_a_claim_needs_is_not_there():
+    """A GPU is at times: then the reason has the command that settles the claim on it."""
+    needed = {(check["needs"], file, claim): check["reason"] for file, claim, check in checks() if "needs" in check}
+    known = re.search(r"kNeeds\[\] = \{(.*?)\};", (HOME / "harness/claims/claims.h").read_text(), re.S)[1]
+    assert {need for need, *_ in needed} == set(re.findall(r'"(.*?)"', known))
+    for (need, *claim), reason in needed.items():
+        assert need not in ("a GPU", "more questions") or "./kvlab" in reason, claim
+    models = {model.stem for model in (HOME / "configs/models").glob("*.json") if json.loads(model.read_text()).get("num_parameters", 0) > 1e9}
+    measured = {model for config in (HOME / "results").glob("*/*/config.toml") for model in re.findall(r"^model = '([\w.-]+)'", config.read_text(), re.M)}
+    assert not models & measured and not any("Apple" in path.read_text() for path in (HOME / "results").glob("*/*/env.json"))
+    assert all(int(row["pooled_questions"] or 0) < 100 for row in csv.DictReader((HOME / "results/epyc-2core/tasks/cells.csv").open()))
+
+
+def test_microseconds_of_the_h200_are_its_runs():
+    split = next(row for row in csv.DictReader((HOME / "results/h200/gpu_check/cells.csv").open()) if row["name"] == "1 x 4096")
+    assert f"{split['whole_us']} / {split['split_us']}" in (CLAIMS / "flash-decoding.toml").read_text()
+
+
+def test_the_list_counts_the_same_figures_and_checks():
+    rows = read_claims(COMMITTED)
+    listed = subprocess.run([PROGRAM, "reproduce", "--list"], capture_output=True, text=True).stdout.splitlines()[-1]
+    assert f": {sum(row['decides'] == 'yes' for row in rows)} published figures, {len(rows)} checks;" in listed
 
 
 def cells_of(line: str) -> list[str]:
