@@ -154,7 +154,8 @@ def all_tests(words: list[str]) -> list[Test]:
     return [test for test in found if not SLOW.search(test.path)]
 
 
-def passes(test: Test, limit: float, **switch: str) -> bool:
+def passes(test: Test, limit: float, **switch: str) -> bool | None:
+    """None if it has not ended in these seconds."""
     scratch = WORK / f"tmp{threading.get_ident()}"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
@@ -165,7 +166,7 @@ def passes(test: Test, limit: float, **switch: str) -> bool:
     try:
         return run.wait(limit) == 0
     except subprocess.TimeoutExpired:
-        return False
+        return None
     finally:
         try:
             os.killpg(run.pid, signal.SIGKILL)  # with what a test has started
@@ -192,8 +193,9 @@ def judge(bug: Bug, tests: list[Test], baseline: dict, longest: float, commit: s
     for test in sorted((test for test in tests if test.name in baseline), key=lambda test: baseline[test.name][0]):
         seconds, reached = baseline[test.name]
         if bug.name in reached:
-            limit = max(LEAST_LIMIT_S, TIMES * seconds)
-            said["not_run" if seconds > longest else "passed" if passes(test, limit, KVLAB_MUTANT=bug.name) else "noticed"].add(test.name.removesuffix("_test"))
+            long = seconds > longest  # then time says nothing
+            passed = passes(test, longest if long else max(LEAST_LIMIT_S, TIMES * seconds), KVLAB_MUTANT=bug.name)
+            said["passed" if passed else "not_run" if long and passed is None else "noticed"].add(test.name.removesuffix("_test"))
     ran = {test.name.removesuffix("_test") for test in tests if test.name in baseline}
     before = {name: set(getattr(bug, name).split()) - (ran if name != "not_run" else said["noticed"] | said["passed"]) for name in said}
     said["not_run"] -= before["noticed"] | before["passed"]
@@ -205,7 +207,7 @@ def main(words: list[str]) -> int:
     ask.add_argument("--files", default="*", help="bugs of these files or folders, as kernels/*")
     ask.add_argument("--tests", default="", help="names of test files, or parts of their paths, by commas")
     ask.add_argument("--shard", help="K/N; else a seventh, by the commit's hash")
-    ask.add_argument("--longest", type=float, default=60, help="seconds: a slower test is not run")
+    ask.add_argument("--longest", type=float, default=60, help="seconds: a slower test is ended then, and was not run if it has not failed")
     ask.add_argument("--new", action="store_true", help="bugs that were never run")
     ask.add_argument("--minutes", type=float, default=1e9, help="no bug is begun later")
     ask.add_argument("--jobs", type=int, default=os.cpu_count())

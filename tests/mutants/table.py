@@ -22,7 +22,7 @@ class Bug(NamedTuple):
     new: str
     noticed: str = ""  # names of test files
     passed: str = ""  # they reach it and pass with it
-    not_run: str = ""  # they reach it
+    not_run: str = ""  # they reach it, and were left out or ended early
     commit: str = ""  # of the last run; empty before the first
     note: str = ""  # why it changes nothing, or why there is no test
 
