@@ -26,12 +26,12 @@ INSTANTIATE_TEST_SUITE_P(All, CacheMachine, testing::ValuesIn(sampled(machines()
 // KVLAB_SEED draws other operations. Few specs share a pool or move rows between tiers: these play for longer.
 TEST_P(CacheMachine, EverySequenceIsThatOfAReplay) {
   const CacheShape shape = shape_of(GetParam());
-  const size_t games = shape.max_tokens < 100 ? 12 : shape.max_tokens > 300 ? 8 : 1;
+  const size_t games = shape.max_tokens < 100 ? 12 : shape.max_tokens > 300 ? 20 : 1;
   const char* wanted = std::getenv("KVLAB_SEED");
   uint64_t seed = wanted ? std::strtoull(wanted, nullptr, 10) : 1;
   for (const char c : GetParam().print()) seed = (seed ^ static_cast<uint64_t>(c)) * 0x100000001b3;
   for (size_t game = 0; game < games && !HasFailure(); ++game)
-    EXPECT_EQ(shortest_failure(GetParam(), random_operations(seed + game, games > 8 ? 100 : 20)), "");
+    EXPECT_EQ(shortest_failure(GetParam(), random_operations(seed + game, games == 12 ? 100 : 20)), "");
 }
 
 }  // namespace

@@ -4,8 +4,6 @@
 #include "variants/cache/prefill.h"
 
 #include <array>
-#include <cstring>
-#include <filesystem>
 #include <utility>
 
 namespace kv {
@@ -191,33 +189,6 @@ TEST_P(Contract, ChunksAreCausal) {
   }
 }
 
-// The last outputs of a stream with a prompt, for each shape.
-std::array<std::vector<float>, std::size(kShapes)> outputs_with_a_prompt(const Spec& spec) {
-  std::vector<int64_t> chunks{40};
-  chunks.insert(chunks.end(), 110, 1);
-  std::array<std::vector<float>, std::size(kShapes)> outputs;
-  for (size_t i = 0; i < std::size(kShapes); ++i) {
-    memory::Ledger ledger;
-    const auto cache = build_cache(spec, kShapes[i], ledger);
-    outputs[i] = drive(*cache, cache->add_sequence(), make_tokens(kShapes[i], 150, 3), chunks);
-  }
-  return outputs;
-}
-
-TEST_P(Contract, PlacementChangesNoBit) {
-  Spec plain = GetParam();
-  plain.placement = parse_spec("contiguous").placement;
-  // Many placements are compared with the same stream.
-  static std::map<std::string, decltype(outputs_with_a_prompt(plain))> kept;
-  const auto [there, is_new] = kept.try_emplace(plain.print());
-  if (is_new) there->second = outputs_with_a_prompt(plain);
-  const auto here = outputs_with_a_prompt(GetParam());
-  for (size_t i = 0; i < here.size(); ++i) {
-    const std::vector<float>&h = here[i], &t = there->second[i];
-    EXPECT_EQ(std::memcmp(h.data(), t.data(), h.size() * sizeof(float)), 0) << plain.print();
-  }
-}
-
 // The same bytes after a whole prompt, and after one token more.
 TEST_P(Contract, TheLedgerEqualsTheClosedFormAfterAPrompt) {
   const CacheShape& shape = kShapes[1];
@@ -262,59 +233,6 @@ TEST_P(Contract, RaggedBatchesDoNotMix) {
   EXPECT_EQ(ob, alone(b, 6));
   EXPECT_EQ(oc, alone(c, 34));
   EXPECT_EQ(cache->tokens(ib, 0), 6);
-}
-
-TEST_P(Contract, AForkIsExactAndGrowsApart) {
-  const CacheShape& shape = kShapes[1];
-  const Tokens all = make_tokens(shape, 140, 31), other = make_tokens(shape, 40, 32);
-  const auto alone = [&](bool forked) {  // 100 tokens of `all`, then 40 of `other` or the rest of `all`
-    memory::Ledger ledger;
-    const auto cache = build_cache(GetParam(), shape, ledger);
-    const SequenceId id = cache->add_sequence();
-    drive(*cache, id, slice(shape, all, 0, 100), ones(100));
-    return drive(*cache, id, forked ? other : slice(shape, all, 100, 40), ones(40));
-  };
-  memory::Ledger ledger;
-  const auto cache = build_cache(GetParam(), shape, ledger);
-  const SequenceId parent = cache->add_sequence();
-  drive(*cache, parent, slice(shape, all, 0, 100), ones(100));
-  const SequenceId child = cache->fork(parent);
-  std::vector<float> from_parent, from_child;
-  for (int64_t i = 0; i < 40; ++i) {  // in turn, so that a shared row that one writes is seen by the other
-    from_parent = step(*cache, parent, all, 100 + i, 1);
-    from_child = step(*cache, child, other, i, 1);
-  }
-  EXPECT_EQ(from_parent, alone(false));
-  EXPECT_EQ(from_child, alone(true));
-  cache->release(parent);
-  EXPECT_EQ(cache->tokens(child, 0), 140);
-}
-
-// A sequence that was set aside goes on, in every layer, as if it had stayed, and takes as many bytes.
-TEST_P(Contract, SavedAndRestoredSequencesGoOnExactly) {
-  const CacheShape& shape = kShapes[1];
-  const Tokens all = make_tokens(shape, 130, 51);
-  const std::string path = passing_path("contract.kv");
-  memory::Ledger ledger, other_ledger;
-  const auto cache = build_cache(GetParam(), shape, ledger),
-             other = build_cache(GetParam(), shape, other_ledger);
-  const SequenceId id = cache->add_sequence();
-  const std::vector<int64_t> chunks{60, 1, 38, 1};
-  for (int layer = 0; layer < shape.layers; ++layer) {
-    drive(*cache, id, slice(shape, all, 0, 100 - layer), {chunks.data(), chunks.size() - layer}, layer);
-  }
-  cache->save(id, path);
-  const int64_t bytes = held_bytes(ledger);
-  const SequenceId restored = cache->restore(cache->snapshot(id)), loaded = other->load(path);
-  std::filesystem::remove(path);
-  EXPECT_EQ(held_bytes(other_ledger), bytes);
-  for (int layer = 0; layer < shape.layers; ++layer) {
-    EXPECT_EQ(other->tokens(loaded, layer), 100 - layer);
-    const Tokens rest = slice(shape, all, 100 - layer, 30);
-    const auto stayed = drive(*cache, id, rest, ones(30), layer);
-    EXPECT_EQ(drive(*cache, restored, rest, ones(30), layer), stayed);
-    EXPECT_EQ(drive(*other, loaded, rest, ones(30), layer), stayed);
-  }
 }
 
 // Running out of memory anywhere leaves every sequence as it was.

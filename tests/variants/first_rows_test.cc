@@ -49,20 +49,6 @@ TEST_P(FirstRows, AreRawAndTheOthersAreWhatTheyWouldBeWithoutThem) {
   }
 }
 
-// A sequence that goes back into its first rows shows no more of them than it has.
-TEST_P(FirstRows, GoBackAndForth) {
-  const Tokens all = make_tokens(kShape, kTokens, 2);
-  memory::Ledger ledger, other_ledger;
-  const auto cache = build_cache(spec_of("5"), kShape, ledger),
-             other = build_cache(spec_of("5"), kShape, other_ledger);
-  const SequenceId id = cache->add_sequence(), fresh = other->add_sequence();
-  step(*cache, id, all, 0, 7);
-  cache->truncate(id, 3);
-  EXPECT_EQ(read_back(*cache, id, 0, 1).rows, 3);
-  step(*other, fresh, all, 0, 3);
-  EXPECT_EQ(step(*cache, id, all, 10, 60), step(*other, fresh, all, 10, 60));
-}
-
 INSTANTIATE_TEST_SUITE_P(
     Codecs, FirstRows,
     testing::Values("contiguous/fp8(first=0)", "paged/q8_0(first=0)",

@@ -165,29 +165,6 @@ TEST(Ada, MemoryByPartsOfAnotherSizeIsRefused) {
     EXPECT_EQ(refusal(spec, kFour), "none") << spec;
 }
 
-TEST(Ada, IsRestoredAndForkedAsItIs) {
-  const Tokens all = one_flat_head(300), more = make_tokens(retention_tests::kShape, 20, 8);
-  CacheShape two = retention_tests::kShape;
-  two.max_sequences = 3;
-  memory::Ledger ledger;
-  const auto cache =
-      build_cache(parse_spec("paged(segment=1)/f16/ada(budget=72,window=8,floor=0)"), two, ledger);
-  const SequenceId id = cache->add_sequence();
-  drive(*cache, id, all, std::vector<int64_t>{290, 10});
-  const std::vector<size_t> sizes = kept_sizes(*cache, id, 0);
-  EXPECT_NE(sizes[0], sizes[1]);
-  const int64_t one = ledger.payload().current_bytes + ledger.metadata().current_bytes;
-  const SequenceId forked = cache->fork(id), restored = cache->restore(cache->snapshot(id));
-  EXPECT_EQ(kept_sizes(*cache, restored, 0), sizes);
-  const std::vector<float> want = drive(*cache, id, more, std::vector<int64_t>(20, 1));
-  EXPECT_EQ(drive(*cache, forked, more, std::vector<int64_t>(20, 1)), want);
-  EXPECT_EQ(drive(*cache, restored, more, std::vector<int64_t>(20, 1)), want);
-  cache->release(forked);
-  cache->release(restored);
-  cache->truncate(id, 300);
-  EXPECT_EQ(ledger.payload().current_bytes + ledger.metadata().current_bytes, one);
-}
-
 // All queries alike: no covariance. Keys 7 and 20 point their way; the value of 20 is short, and that of 30 long.
 TEST(Expected, KeepsWhatQueriesLikeThoseSeenWouldAttendTo) {
   constexpr CacheShape kOne{.layers = 1, .q_heads = 1, .kv_heads = 1, .head_dim = 8, .max_tokens = 64};

@@ -83,18 +83,6 @@ TEST(KMean, IsOfTheFirstKeysAloneAndTheSameHoweverTheyCome) {
   }
 }
 
-TEST(KMean, IsThereOnceItsKeysAreAndStays) {
-  const Tokens all = with_mean(33);
-  Filled some("contiguous/q8_0(k_mean=removed,residual=64)", slice(kOfMeans, all, 0, 31), {31});
-  EXPECT_TRUE(some.cache->removed_mean(some.id, 0, 0).empty());
-  some.cache->truncate(some.id, 5);
-  drive(*some.cache, some.id, slice(kOfMeans, all, 5, 28), std::vector<int64_t>{28});
-  EXPECT_EQ(some.cache->removed_mean(some.id, 0, 0).size(), 64u);
-  // None of these rows is encoded, but from the first of them the mean is gone.
-  some.cache->truncate(some.id, 32);
-  EXPECT_THROW(some.cache->truncate(some.id, 31), std::invalid_argument);
-}
-
 TEST(KMean, RefusesWhatWouldNoticeThatScoresMove) {
   Filled some("contiguous/q8_0(k_mean=removed)", with_mean(40), {40});
   const Tokens one = make_tokens(kOfMeans, 1, 9);

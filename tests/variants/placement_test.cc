@@ -143,53 +143,6 @@ TEST(Paged, ARefusedBatchChangesNothingAndLeavesEverythingUsable) {
   EXPECT_EQ(cache->tokens(c, 0), 17);
 }
 
-// A refused write to shared blocks must leave them shared.
-TEST(Paged, ARefusedCopyOnWriteLeavesTheBlockShared) {
-  memory::Ledger ledger;
-  const auto cache = build_cache(parse_spec("paged(pool=1)"), kShape, ledger);
-  const SequenceId a = cache->add_sequence();
-  drive(*cache, a, make_tokens(kShape, 8, 1), ones(8));
-  const SequenceId b = cache->fork(a);
-  EXPECT_THROW(step_together(*cache, {a, b}, 5), OutOfBlocks);
-  EXPECT_THROW(step_together(*cache, {b}, 5), OutOfBlocks);
-  EXPECT_EQ(stored_k(*cache, a), stored_k(*cache, b));
-  cache->release(a);
-  step_together(*cache, {b}, 5);
-  EXPECT_EQ(cache->tokens(b, 0), 9);
-}
-
-// 4 segments of 2 blocks.
-TEST(Paged, APoolOfSegmentsGrowsShrinksAndCloses) {
-  memory::Ledger ledger;
-  const auto cache = build_cache(parse_spec("paged(pool=8,segment=2)"), kShape, ledger);
-  const auto segments = [&] { return ledger.payload().current_bytes / (2 * 16 * kRowBytes); };
-  EXPECT_EQ(segments(), 0);
-  const SequenceId a = cache->add_sequence(), b = cache->add_sequence(), c = cache->add_sequence();
-  drive(*cache, a, make_tokens(kShape, 48, 1), ones(48));  // 3 blocks
-  EXPECT_EQ(segments(), 2);
-  drive(*cache, b, make_tokens(kShape, 32, 2), ones(32));
-  drive(*cache, c, make_tokens(kShape, 32, 3), ones(32));
-  EXPECT_EQ(segments(), 4);
-  const auto of_c = stored_k(*cache, c), of_a = stored_k(*cache, a);
-  EXPECT_EQ(cache->compact(), 0) << "7 blocks need all of them";
-  cache->release(b);  // its first block shares a segment with a, its second one with c
-  EXPECT_EQ(segments(), 4);
-  const SequenceId fork = cache->fork(c);
-  EXPECT_EQ(cache->compact(), 16 * kRowBytes) << "the block that is alone moves to a or to c";
-  EXPECT_EQ(segments(), 3);
-  EXPECT_EQ(stored_k(*cache, c), of_c);
-  EXPECT_EQ(stored_k(*cache, fork), of_c);
-  EXPECT_EQ(stored_k(*cache, a), of_a);
-  cache->release(fork);
-  cache->release(a);
-  EXPECT_EQ(segments(), 2);
-  EXPECT_EQ(cache->compact(), 16 * kRowBytes);
-  EXPECT_EQ(segments(), 1);
-  EXPECT_EQ(stored_k(*cache, c), of_c);
-  cache->release(c);
-  EXPECT_EQ(segments(), 0);
-}
-
 // How often a block of one head lies right behind the one that is before it in the sequence.
 int neighbours(const char* spec) {
   memory::Ledger ledger;

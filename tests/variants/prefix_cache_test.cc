@@ -8,7 +8,7 @@
 #include "tests/variants/contract.h"
 #include "variants/model_cache/layer_groups.h"
 
-namespace kv {
+namespace kv::prefix_cache_test {
 namespace {
 
 using namespace contract;
@@ -60,43 +60,6 @@ Ids counted(int64_t n, int32_t first = 0) {
 Ids joined(Ids a, const Ids& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
-}
-
-class SharedPrefix : public testing::TestWithParam<Spec> {};
-
-INSTANTIATE_TEST_SUITE_P(All, SharedPrefix, testing::ValuesIn(sampled(specs_that(true))), test_name);
-
-// A sequence computes a prompt and goes; another that begins alike has its blocks, and goes on as if it had computed them.
-TEST_P(SharedPrefix, HasTheBitsOfOneThatWasComputed) {
-  memory::Ledger ledger;
-  const auto cache = build_cache(GetParam(), kShape, ledger);
-  PrefixCache prefixes(*cache);
-  const int64_t block = prefixes.block_tokens(), common = std::min<int64_t>(block * 2 + block / 2 + 1, 300);
-  const Ids first = counted(common + 5), second = joined(counted(common), counted(40, 1000));
-  const SequenceId gone = prefixes.add_sequence(first);
-  EXPECT_EQ(cache->tokens(gone, 0), 0);
-  compute(*cache, gone, first);
-  prefixes.share(gone, first);
-  prefixes.release(gone);
-  const int64_t held = ledger.payload().current_bytes;
-  const SequenceId id = prefixes.add_sequence(second);
-  EXPECT_EQ(ledger.payload().current_bytes, held);
-  for (int layer = 0; layer < kShape.layers; ++layer)
-    EXPECT_EQ(cache->tokens(id, layer), common / block * block);
-  // The oracle computes the same chunks.
-  memory::Ledger other_ledger;
-  const auto other = build_cache(GetParam(), kShape, other_ledger);
-  const SequenceId oracle = other->add_sequence();
-  if (cache->tokens(id, 0) > 0)
-    compute(*other, oracle, Ids(second.begin(), second.begin() + cache->tokens(id, 0)));
-  EXPECT_EQ(compute(*cache, id, second), compute(*other, oracle, second));
-  for (int layer = 0; layer < kShape.layers; ++layer) {
-    for (int head = 0; head < kShape.kv_heads; ++head) {
-      const Stored got = read_back(*cache, id, layer, head), want = read_back(*other, oracle, layer, head);
-      EXPECT_EQ(got.k, want.k);
-      EXPECT_EQ(got.v, want.v);
-    }
-  }
 }
 
 TEST(UnsharedPrefix, IsRefusedWithAReason) {
@@ -198,34 +161,6 @@ TEST(PrefixCache, EvictsTheLeastRecentlyUsedFromTheLeaves) {
   EXPECT_EQ(pool.prefixes.blocks(), 0);
 }
 
-TEST(PrefixCache, NeverFreesABlockInUse) {
-  Pool pool(6);
-  const SequenceId id = pool.live(counted(12));
-  const auto k = read_back(*pool.cache, id, 1, 1).k;
-  EXPECT_EQ(pool.prefixes.evict(10), 0);
-  for (int32_t round = 1; round < 20; ++round)
-    pool.finish(counted(12, 100 * round));  // each evicts the one before
-  EXPECT_EQ(read_back(*pool.cache, id, 1, 1).k, k);
-  EXPECT_EQ(pool.found(counted(12)), 12);
-  EXPECT_THROW(pool.live(counted(16, 5000)), OutOfBlocks) << "three are in use, and four are needed";
-  EXPECT_EQ(read_back(*pool.cache, id, 1, 1).k, k);
-  EXPECT_EQ(pool.prefixes.blocks(), 3);
-  pool.prefixes.release(id);
-  EXPECT_EQ(pool.prefixes.evict(10), 3);
-}
-
-// Shared blocks are never written: a sequence that goes back into one and on copies it.
-TEST(PrefixCache, KeepsItsRowsWhenASequenceGoesBackIntoThem) {
-  Pool pool(50);
-  const SequenceId id = pool.live(counted(8));
-  const auto k = read_back(*pool.cache, id, 0, 0).k;
-  pool.cache->truncate(id, 6);
-  compute(*pool.cache, id, joined(counted(6), {70, 71}));
-  const SequenceId next = pool.prefixes.add_sequence(counted(8));
-  EXPECT_EQ(read_back(*pool.cache, next, 0, 0).k, k);
-  EXPECT_THROW(pool.prefixes.share(id, counted(9)), std::invalid_argument) << "it has 8 tokens";
-}
-
 TEST(PrefixCacheOfModels, SharesWhereAllGroupsDo) {
   const ModelShape shape(kShape, {});
   memory::Ledger ledger;
@@ -248,4 +183,4 @@ TEST(PrefixCacheOfModels, SharesWhereAllGroupsDo) {
 }
 
 }  // namespace
-}  // namespace kv
+}  // namespace kv::prefix_cache_test

@@ -90,21 +90,6 @@ TEST(Selection, ReadsWhatTheFp64SelectionReads) {
   EXPECT_LE(disputed, choices / 100);
 }
 
-// Rows that were cut leave no trace in the bounds of the page that they shared with rows that stay.
-TEST(Selection, KnowsNothingOfRowsThatWereCut) {
-  Scene quest("paged/f16/quest(top=0.25)", 333);
-  quest.cache->truncate(quest.id, 168);  // in the middle of a page
-  const Tokens more = make_tokens(kGrouped, 200, 11);
-  quest.all = more;  // its last token's queries are what the FP64 selection asks with
-  const std::vector<int64_t> chunks(32, 1);
-  Tokens added = slice(kGrouped, more, 168, 32);
-  drive(*quest.cache, quest.id, added, chunks);
-  for (int head = 0; head < kGrouped.kv_heads; ++head) {
-    const auto of = quest.candidates(head, {{"page", 16}, {"top", 25}, {"least", 1}});
-    EXPECT_LE(reference::miss_of(of, quest.read(head), 200).worst, 2e-5);
-  }
-}
-
 // The other side: what is not the rule does not pass for it.
 TEST(Selection, AnotherChoiceIsNoticed) {
   Scene quest("contiguous/f16/quest(top=0.25)", 333), topk("contiguous/f16/topk(rows=24)", 333);

@@ -94,23 +94,5 @@ TEST(SelectionOverTiers, DirectReadsTakeWholeBlocksOfTheDisk) {
   EXPECT_EQ(bytes % 4096, 0);
 }
 
-TEST(SelectionOverTiers, ForksTruncationAndSnapshotsKnowTheirRowsAgain) {
-  const auto run = [](const std::string& placement) {
-    Decoding d(placement, "/f16/quest(top=0.1)");
-    std::vector<float> outs = d.decode(kPrompt, 5);
-    const SequenceId fork = d.cache->fork(d.id);
-    const Snapshot saved = d.cache->snapshot(d.id);
-    d.cache->truncate(d.id, 900);
-    const SequenceId restored = d.cache->restore(saved);
-    for (const auto& [sequence, first] :
-         {std::pair{fork, kPrompt + 5}, {d.id, int64_t{900}}, {restored, kPrompt + 5}}) {
-      const std::vector<float> more = d.decode(sequence, first, 20);
-      outs.insert(outs.end(), more.begin(), more.end());
-    }
-    return outs;
-  };
-  EXPECT_EQ(run("tiered(hot=100,warm=30)"), run("contiguous"));
-}
-
 }  // namespace
 }  // namespace kv

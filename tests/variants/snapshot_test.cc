@@ -1,5 +1,4 @@
-// Saved sequences: what a file must survive, and what must be refused. That they resume exactly is part of
-// the contract of every cache (contract_test.cc).
+// Saved sequences: what a file must survive, and what must be refused. That they resume exactly is cache_machine_test's.
 #include "variants/core/snapshot.h"
 
 #include <sys/resource.h>

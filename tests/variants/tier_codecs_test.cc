@@ -1,6 +1,5 @@
 // Tiers with codecs of their own: a row's bits depend on its age alone, its error lies between two bounds, and
 // nothing that a sequence does changes another's rows.
-#include <filesystem>
 #include <functional>
 
 #include "harness/verify/rows.h"
@@ -97,23 +96,6 @@ TEST_P(TierCodecs, RowsAreWhatTheirTiersMakeOfThem) {
   expect_rows(*cache, in_steps);
 }
 
-TEST_P(TierCodecs, AttentionIsThatOverTheStoredRows) {
-  memory::Ledger ledger;
-  const auto cache = build_cache(spec(), kShape, ledger);
-  const SequenceId id = cache->add_sequence();
-  for (const auto& [first, n] : {std::pair{0, 500}, {500, 800}, {1300, kTokens - 1301}})
-    fill(*cache, id, all_, first, n);
-  const auto out = step(*cache, id, all_, kTokens - 1, 1);
-  const Tokens last = slice(kShape, all_, kTokens - 1, 1);
-  std::vector<float> want;
-  for (int h = 0; h < kShape.q_heads; ++h) {
-    const Stored stored = read_back(*cache, id, 0, h / kShape.group());
-    const auto result = attend_stored(*cache, {last.q.data() + h * 32, 32}, stored, cache->kept(id, 0, 0));
-    for (int x = 0; x < kShape.head_dim; ++x) want.push_back(static_cast<float>(result.out[x]));
-  }
-  EXPECT_LT(relative_l2(out, want), attention_tolerance(spec()));
-}
-
 TEST_P(TierCodecs, BytesAreTheClosedForms) {
   memory::Ledger ledger;
   const auto cache = build_cache(spec(), kShape, ledger);
@@ -139,49 +121,6 @@ TEST_P(TierCodecs, BytesAreTheClosedForms) {
                                        .disk = in_file * ((chunk(passed[2]) + 4095) / 4096 * 4096)}));
   cache->release(id);
   EXPECT_EQ(ledger.tiers(), TierBytes());
-}
-
-// A chunk that is re-encoded for one fork stays as it was for the other; both are then as if alone.
-TEST_P(TierCodecs, ForksDoNotAgeEachOther) {
-  memory::Ledger ledger;
-  const auto cache = build_cache(spec(), kShape, ledger);
-  const SequenceId parent = cache->add_sequence();
-  const int64_t n = 1650;
-  fill(*cache, parent, all_, 0, n);
-  const SequenceId child = cache->fork(parent);
-  drive(*cache, child, slice(kShape, all_, n, 600), steps(600));
-  expect_rows(*cache, child);
-  expect_rows(*cache, parent);
-  drive(*cache, parent, slice(kShape, all_, n, 700), steps(700));
-  expect_rows(*cache, parent);
-  expect_rows(*cache, child);
-  cache->release(parent);
-  expect_rows(*cache, child);
-  cache->release(child);
-  EXPECT_EQ(ledger.payload().current_bytes + ledger.metadata().current_bytes, 0);
-}
-
-// Rows come back bit for bit, not decoded and encoded once more, whatever the moment.
-TEST_P(TierCodecs, ComesBackFromSnapshotsAndFiles) {
-  const std::string path = passing_path("tier_codecs.kv");
-  for (const int64_t n : {90, 612, 1300, 1724, 2236}) {
-    memory::Ledger ledger, other_ledger;
-    const auto cache = build_cache(spec(), kShape, ledger);
-    const SequenceId id = cache->add_sequence();
-    fill(*cache, id, all_, 0, n);
-    cache->save(id, path);
-    const SequenceId restored = cache->restore(cache->snapshot(id));
-    expect_rows(*cache, restored);
-    const auto other = build_cache(spec(), kShape, other_ledger);
-    const SequenceId loaded = other->load(path);
-    std::filesystem::remove(path);
-    expect_rows(*other, loaded);
-    const Tokens rest = slice(kShape, all_, n, 550);
-    const auto stayed = drive(*cache, id, rest, steps(550));
-    EXPECT_EQ(drive(*cache, restored, rest, steps(550)), stayed) << n;
-    EXPECT_EQ(drive(*other, loaded, rest, steps(550)), stayed) << n;
-    expect_rows(*other, loaded);
-  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, TierCodecs, testing::ValuesIn(kCases));

@@ -6,11 +6,9 @@
 #include <csignal>
 #include <filesystem>
 #include <functional>
-#include <numeric>
 
 #include "kernels/format/encoding.h"
 #include "tests/variants/contract.h"
-#include "variants/cache/prefix_cache.h"
 
 namespace kv {
 namespace {
@@ -67,31 +65,6 @@ TEST_F(Tiered, HasTheBitsOfContiguous) {
       }
     }
   }
-}
-
-// Ragged batches: the pieces of several sequences are read in one go.
-TEST_F(Tiered, BatchesReadEachSequencesOwnRows) {
-  const auto outputs = [&](const Spec& s) {
-    memory::Ledger ledger;
-    const auto cache = build_cache(s, kShape, ledger);
-    const std::vector<int64_t> lengths{1500, 20, 1100};
-    std::vector<Tokens> next;
-    std::vector<std::vector<float>> out;
-    std::vector<StepInput> inputs;
-    for (size_t i = 0; i < lengths.size(); ++i) {
-      const Tokens own = make_tokens(kShape, lengths[i] + 1, 10 + i);
-      fill(*cache, cache->add_sequence(), own, 0, lengths[i]);
-      next.push_back(slice(kShape, own, lengths[i], 1));
-      out.emplace_back(next[i].q.size());
-    }
-    for (size_t i = 0; i < lengths.size(); ++i) {
-      inputs.push_back({static_cast<SequenceId>(i), 1, next[i].q.data(), next[i].k.data(), next[i].v.data(),
-                        out[i].data()});
-    }
-    cache->step(0, inputs);
-    return out;
-  };
-  EXPECT_EQ(outputs(spec()), outputs(parse_spec("contiguous")));
 }
 
 TEST_F(Tiered, HoldsWhatTheClosedFormsSayAtEveryLength) {
@@ -167,18 +140,6 @@ TEST_F(Tiered, ALinkIsNoFasterThanItsRate) {
   ASSERT_GT(read.bytes, 0);
   EXPECT_GE(read.seconds, static_cast<double>(read.bytes) / 0.05e9);
   EXPECT_LE(read.waited, 10 * read.seconds);
-}
-
-TEST_F(Tiered, AForkSharesTheFile) {
-  const auto cache = build_cache(spec(), kShape, ledger_);
-  const SequenceId parent = cache->add_sequence();
-  fill(*cache, parent, all_, 0, 1700);
-  const SequenceId child = cache->fork(parent);
-  EXPECT_EQ(ledger_.disk().current_bytes, 2 * kChunkBytes);
-  const auto k = read_back(*cache, parent, 0, 1).k;
-  cache->release(parent);
-  EXPECT_EQ(ledger_.disk().current_bytes, 2 * kChunkBytes);
-  EXPECT_EQ(read_back(*cache, child, 0, 1).k, k);
 }
 
 TEST_F(Tiered, SavesAndFreezesWhatIsInTheFile) {
@@ -302,50 +263,6 @@ TEST_F(Tiered, AFolderThatIsDeletedKeepsItsFileUntilTheEnd) {
   EXPECT_EQ(cache->tokens(id, 0), 2000);
   EXPECT_EQ(unsupported_reason(spec()),
             "cannot make a temporary file in '" + folder_ + "': No such file or directory");
-}
-
-// A long sequence computes a prompt, moves it down and goes; a short one begins with its chunks where they lie.
-TEST_F(Tiered, SharesPrefixesAlsoOfWhatLiesInTheFile) {
-  const auto cache = build_cache(spec(), kShape, ledger_);
-  PrefixCache prefixes(*cache);
-  EXPECT_EQ(prefixes.block_tokens(), 512);
-  std::vector<int32_t> ids(1700);
-  std::iota(ids.begin(), ids.end(), 0);
-  const SequenceId gone = prefixes.add_sequence(ids);
-  fill(*cache, gone, all_, 0, 1700);
-  prefixes.share(gone, ids);
-  prefixes.release(gone);
-  const int64_t on_disk = ledger_.disk().current_bytes, held = ledger_.payload().current_bytes;
-  EXPECT_EQ(on_disk, 2 * kChunkBytes);
-  EXPECT_EQ(held, kChunkBytes) << "the last chunk was no whole one";
-
-  ids.resize(1100);
-  const SequenceId id = prefixes.add_sequence(ids);
-  ASSERT_EQ(cache->tokens(id, 0), 1024);
-  EXPECT_EQ(ledger_.disk().current_bytes, on_disk);
-  EXPECT_EQ(ledger_.payload().current_bytes, held);
-  memory::Ledger other_ledger;
-  const auto other = build_cache(parse_spec("contiguous"), kShape, other_ledger);
-  const SequenceId oracle = other->add_sequence();
-  fill(*other, oracle, all_, 0, 1024);
-  const Tokens own = make_tokens(kShape, 600, 2);
-  const std::vector<int64_t> steps{500, 40, 1, 1};
-  EXPECT_EQ(drive(*cache, id, slice(kShape, own, 0, 542), steps),
-            drive(*other, oracle, slice(kShape, own, 0, 542), steps));
-  // Into a chunk in the file, which stays as it is for those who come next.
-  cache->truncate(id, 700);
-  other->truncate(oracle, 700);
-  EXPECT_EQ(drive(*cache, id, slice(kShape, own, 0, 41), std::vector<int64_t>{40, 1}),
-            drive(*other, oracle, slice(kShape, own, 0, 41), std::vector<int64_t>{40, 1}));
-  const SequenceId next = prefixes.add_sequence(ids), same = other->add_sequence();
-  fill(*other, same, all_, 0, 1024);
-  EXPECT_EQ(drive(*cache, next, slice(kShape, own, 0, 9), std::vector<int64_t>{9}),
-            drive(*other, same, slice(kShape, own, 0, 9), std::vector<int64_t>{9}));
-  prefixes.release(id);
-  prefixes.release(next);
-  EXPECT_EQ(prefixes.evict(9), 3);
-  EXPECT_EQ(ledger_.disk().current_bytes, 0);
-  EXPECT_EQ(ledger_.payload().current_bytes, 0);
 }
 
 TEST_F(Tiered, SharesNoRowsThatATierEncodesAnew) {

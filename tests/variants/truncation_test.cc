@@ -1,22 +1,15 @@
-// truncate(): a sequence that was cut back equals, bit for bit, one whose later tokens never came; and how far back each
-// spec goes.
-#include <functional>
-
+// truncate(): how far back each spec goes, with which reason no further, and what happens where memory is short. That a sequence which
+// was cut back equals one whose later tokens never came is cache_machine_test's.
 #include "tests/variants/contract.h"
 #include "variants/model_cache/layer_groups.h"
 
-namespace kv {
+namespace kv::truncation_test {
 namespace {
 
 using namespace contract;
 
 constexpr CacheShape kShape{
     .layers = 2, .q_heads = 4, .kv_heads = 2, .head_dim = 32, .max_tokens = 224, .max_sequences = 2};
-
-// Ends of chunks, around every border that caches have at this size: budgets of 24 to 48, groups of 32, blocks of 16
-// and 64, a residual of 128 rows.
-constexpr int64_t kEnds[] = {0, 5, 16, 27, 31, 32, 40, 64, 65, 128, 159, 160, 161, 193};
-constexpr size_t kChunks = std::size(kEnds) - 1;
 
 // A sequence as save() would write it: all that it holds.
 std::string state(const Cache& cache, SequenceId id) {
@@ -50,51 +43,6 @@ int64_t earliest(const Cache& cache, SequenceId id) {
   for (int64_t fewer = 0; fewer < tokens; ++fewer)
     EXPECT_FALSE(cache.refuses_truncation(id, fewer).empty()) << fewer << " and not " << tokens - 1;
   return tokens;
-}
-
-class Truncation : public testing::TestWithParam<Spec> {};
-
-INSTANTIATE_TEST_SUITE_P(All, Truncation, testing::ValuesIn(sampled(supported_specs())), test_name);
-
-// At every border a fork takes one chunk, forgets it, and takes it again; its parent, which never forgets, is the oracle
-// and must not notice. At last the parent is cut back border by border, and holds what the closed form says.
-TEST_P(Truncation, IsAsIfTheTokensHadNeverCome) {
-  const Tokens all = make_tokens(kShape, kEnds[kChunks], 3);
-  memory::Ledger ledger;
-  const auto cache = build_cache(GetParam(), kShape, ledger);
-  const SequenceId parent = cache->add_sequence();
-  std::vector<std::string> states{state(*cache, parent)};
-  for (size_t c = 0; c < kChunks; ++c) {
-    const SequenceId fork = cache->fork(parent);
-    const auto out = step_to(*cache, fork, all, kEnds[c], kEnds[c + 1]);
-    const std::string longer = state(*cache, fork);
-    if (cache->refuses_truncation(fork, kEnds[c]).empty()) {
-      cache->truncate(fork, kEnds[c]);
-      ASSERT_EQ(state(*cache, fork), states[c]) << kEnds[c + 1] << " back to " << kEnds[c];
-      ASSERT_EQ(step_to(*cache, fork, all, kEnds[c], kEnds[c + 1]), out) << kEnds[c];
-    } else {
-      EXPECT_THROW(cache->truncate(fork, kEnds[c]), std::invalid_argument);
-    }
-    ASSERT_EQ(state(*cache, fork), longer) << kEnds[c];
-    ASSERT_EQ(state(*cache, parent), states[c]) << "what a fork forgets, its parent keeps";
-    cache->release(fork);
-    ASSERT_EQ(step_to(*cache, parent, all, kEnds[c], kEnds[c + 1]), out);
-    states.push_back(state(*cache, parent));
-    ASSERT_EQ(states.back(), longer);
-  }
-  const bool any = retention_of(GetParam()).keeps_all &&
-                   codec_of(GetParam()).make(GetParam().codec).unit_rows() == 1 &&
-                   codec_of(GetParam()).make(GetParam().codec).residual == 0;
-  for (size_t c = kChunks; c-- > 0;) {
-    if (!cache->refuses_truncation(parent, kEnds[c]).empty()) {
-      EXPECT_FALSE(any) << "rows that are stored one by one can always be forgotten";
-      break;
-    }
-    cache->truncate(parent, kEnds[c]);
-    ASSERT_EQ(state(*cache, parent), states[c]) << kEnds[c];
-    EXPECT_EQ(held_bytes(ledger), predicted_bytes(GetParam(), kShape, {&kEnds[c], 1}, {&kEnds[1], 1}))
-        << kEnds[c];
-  }
 }
 
 // By hand: the tokens after a first step and after all, and the fewest to go back to.
@@ -257,38 +205,6 @@ TEST(TruncationOfPlacements, NeedsNoMemoryWhereRowsStayInMemory) {
   }
 }
 
-class TieredTruncation : public testing::TestWithParam<const char*> {};
-
-// Chunks of 512 rows come back from the second pool and from the file; a fork's stay there.
-TEST_P(TieredTruncation, BringsRowsBack) {
-  const CacheShape shape{
-      .layers = 1, .q_heads = 2, .kv_heads = 1, .head_dim = 32, .max_tokens = 3000, .max_sequences = 3};
-  const Spec spec = parse_spec(GetParam());
-  const Tokens all = make_tokens(shape, 2600, 1);
-  memory::Ledger ledger, plain_ledger;
-  const auto cache = build_cache(spec, shape, ledger),
-             plain = build_cache(parse_spec("contiguous/" + spec.codec.name), shape, plain_ledger);
-  const SequenceId id = cache->add_sequence(), oracle = plain->add_sequence();
-  step_to(*cache, id, all, 0, 2600);
-  step_to(*plain, oracle, all, 0, 2600);
-  const SequenceId whole = cache->fork(id);
-  for (const int64_t n : {2599, 2048, 1900, 1537, 1024, 600, 512, 100}) {
-    cache->truncate(id, n);
-    plain->truncate(oracle, n);
-    EXPECT_EQ(step_to(*cache, id, all, n, n + 1), step_to(*plain, oracle, all, n, n + 1)) << n;
-    EXPECT_EQ(read_back(*cache, id, 0, 0).k, read_back(*plain, oracle, 0, 0).k) << n;
-  }
-  const auto k = read_back(*cache, whole, 0, 0).k;
-  EXPECT_EQ(k.size(), 2600u * 32);
-  cache->release(whole);
-  const int64_t n = 101;
-  EXPECT_EQ(held_bytes(ledger), predicted_bytes(spec, shape, {&n, 1}));
-  EXPECT_EQ(ledger.disk().current_bytes, 0);
-}
-INSTANTIATE_TEST_SUITE_P(Tiered, TieredTruncation,
-                         testing::Values("tiered(hot=100,warm=400)", "tiered(hot=1,warm=0)/q8_0",
-                                         "tiered(hot=600,warm=0)", "tiered(hot=100,warm=5000)/f16"));
-
 // A chunk that two sequences share is full for one and filled in part for the other, which must not lose it to the file.
 TEST(TruncationOfPlacements, OfAForkKeepsItsLastChunkInMemory) {
   const CacheShape shape{
@@ -334,4 +250,4 @@ TEST(TruncationOfPlacements, ThatCannotBringRowsBackChangesNothing) {
 }
 
 }  // namespace
-}  // namespace kv
+}  // namespace kv::truncation_test

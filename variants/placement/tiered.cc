@@ -20,6 +20,7 @@
 // Hot and warm chunks are payload; the file is counted apart, as disk. Chunks that are read ahead are workspace.
 #include <algorithm>
 #include <functional>
+#include <set>
 
 #include "kernels/attention.h"
 #include "variants/list.h"
@@ -70,12 +71,16 @@ class Tiered : public ChunksPlacement, private Tiers {
 
   void reserve(int layer, std::span<const Growth> growths) override {
     int64_t slots = 0;
+    std::set<const TierChunk*> moving;
     for (const Growth& g : growths) {
       settle(g.sequence, layer, g.used);
       const ChunkList& chunks = list(g.sequence, layer);
       const int64_t cold = Borders(stage_, g.units * unit().rows).cold;
-      for (int64_t c = Borders(stage_, g.used * unit().rows).cold; c < cold; ++c)
-        slots += c >= std::ssize(chunks) || tier_of(*chunks[c]).slot < 0;  // a fork may have moved it already
+      for (int64_t c = Borders(stage_, g.used * unit().rows).cold; c < cold; ++c) {
+        const TierChunk* of = c < std::ssize(chunks) ? &tier_of(*chunks[c]) : nullptr;
+        // A shared chunk moves once, and a fork may have moved it; one that is encoded anew is so for each owner.
+        slots += !of || (of->slot < 0 && (levels_.differ(of->level, 2) || moving.insert(of).second));
+      }
     }
     file_->prepare(slots);
     ChunksPlacement::reserve(layer, growths);
@@ -114,8 +119,8 @@ class Tiered : public ChunksPlacement, private Tiers {
     const Borders borders(stage_, units * unit().rows);
     const ChunkList& chunks = list(sequence, layer);
     for (int64_t c = borders.cold; c * chunk_units() < units; ++c) {
-      const int level = tier_of(*chunks[c]).level, wanted = c < borders.not_hot ? 1 : 0;
-      if (levels_.differ(wanted, level)) return false;
+      const int wanted = c < borders.not_hot ? 1 : 0;
+      if (levels_.differ(wanted, tier_of(*chunks[c]).level)) return false;
     }
     return true;
   }
@@ -220,18 +225,12 @@ class Tiered : public ChunksPlacement, private Tiers {
       if (is_settled(tier_of(*chunks[c]), c < borders.cold)) continue;
       const int level = c < borders.cold ? 2 : 1;
       // A shared chunk is re-encoded into a copy: for a fork it may not be as old.
-      if (chunks[c].use_count() > 1 && levels_.differ(tier_of(*chunks[c]).level, level)) {
-        const auto own = std::make_shared<TierChunk>(file_);
-        move(tier_of(*chunks[c]), level, *own);
-        chunks[c] = own;
-      } else {
-        move(tier_of(*chunks[c]), level, tier_of(*chunks[c]));
-      }
+      const bool copies = chunks[c].use_count() > 1 && levels_.differ(tier_of(*chunks[c]).level, level);
+      const std::shared_ptr<Chunk> to = copies ? make_chunk() : chunks[c];
+      level == 2 ? to_file(tier_of(*chunks[c]), tier_of(*to)) : to_warm(tier_of(*chunks[c]), tier_of(*to));
+      chunks[c] = to;
       note_move();
     }
-  }
-  void move(const TierChunk& from, int level, TierChunk& to) {
-    level == 2 ? to_file(from, to) : to_warm(from, to);
   }
   static bool is_settled(const TierChunk& chunk, bool cold) {
     return chunk.slot >= 0 || (!cold && chunk.warm);
