@@ -106,7 +106,7 @@ def summary(rows: list[Row]) -> str:
         for i, claim in enumerate(source.claims):
             figures = claim.figures
             name = claim.first["text"] + (f" ({len(figures)} checks)" if len(figures) > 1 else "")
-            decided = published(figures)
+            decided = published(figures) or figures
             values = (from_to(decided, column) for column in ("published", "computed", "measured"))
             by_claim += line("" if i else source.title, name, *values, verdicts(decided), why(decided))
     return f"# Verdicts by source\n\n{by_kind}\n<details><summary>Every claim</summary>\n\n{by_claim}\n</details>\n"
