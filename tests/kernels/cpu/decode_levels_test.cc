@@ -1,7 +1,7 @@
 // Rows of levels as the vector units decode them are, bit for bit, what the formats decode: every instruction set.
 #include <gtest/gtest.h>
 
-#include "kernels/cpu/isa.h"
+#include "tests/kernels/cpu/every_isa.h"
 #include "tests/kernels/format/unit.h"
 #include "tests/normal.h"
 
@@ -10,9 +10,7 @@ namespace {
 
 using namespace test;
 
-struct DecodeLevels : testing::TestWithParam<std::string> {
-  void TearDown() override { cpu::force_isa("auto"); }
-
+struct DecodeLevels : EveryIsa {
   void expect_the_scalar_numbers(const Encoding& e, int d, const Named& rows) {
     SCOPED_TRACE(encoding_name(e) + " head_dim " + std::to_string(d) + " " + rows.name);
     cpu::force_isa("scalar");
@@ -26,8 +24,8 @@ struct DecodeLevels : testing::TestWithParam<std::string> {
     }
   }
 };
-INSTANTIATE_TEST_SUITE_P(EveryIsa, DecodeLevels, testing::ValuesIn(cpu::available_isas()),
-                         [](const auto& isa) { return isa.param; });
+INSTANTIATE_TEST_SUITE_P(EveryIsa, DecodeLevels, every_isa(), isa_name);
+});
 
 TEST_P(DecodeLevels, NumbersAreTheScalarOnes) {
   Normal normal(3);

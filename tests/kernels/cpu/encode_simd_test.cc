@@ -3,8 +3,8 @@
 
 #include <random>
 
-#include "kernels/cpu/isa.h"
 #include "kernels/format/descriptor.h"
+#include "tests/kernels/cpu/every_isa.h"
 #include "tests/kernels/format/unit.h"
 #include "tests/normal.h"
 
@@ -13,9 +13,7 @@ namespace {
 
 using namespace test;
 
-struct Encode : testing::TestWithParam<std::string> {
-  void TearDown() override { cpu::force_isa("auto"); }
-
+struct Encode : EveryIsa {
   void expect_the_scalar_bytes(const Encoding& e, int d, const Named& rows) {
     SCOPED_TRACE(encoding_name(e) + " head_dim " + std::to_string(d) + " " + rows.name);
     cpu::force_isa("scalar");
@@ -28,8 +26,8 @@ struct Encode : testing::TestWithParam<std::string> {
     ASSERT_EQ(got.meta, want.meta);
   }
 };
-INSTANTIATE_TEST_SUITE_P(EveryIsa, Encode, testing::ValuesIn(cpu::available_isas()),
-                         [](const auto& isa) { return isa.param; });
+INSTANTIATE_TEST_SUITE_P(EveryIsa, Encode, every_isa(), isa_name);
+});
 
 std::vector<Encoding> formats() {
   std::vector<Encoding> all = quantised();

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/cpu/attention/attention_weights.h"
-#include "tests/kernels/cpu/attention_support.h"
+#include "tests/kernels/cpu/every_isa.h"
 
 namespace kv {
 namespace {

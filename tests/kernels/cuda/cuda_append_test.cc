@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "tests/kernels/cuda/cuda_head.h"
+#include "tests/kernels/paged_head.h"
 
 namespace kv {
 namespace {
@@ -14,7 +14,7 @@ using namespace test;
 using cuda::AppendJob;
 
 // Appends [units * unit_rows, head_dim] f32 rows through the shim.
-void append(GpuHead& head, const std::vector<float>& k, const std::vector<float>& v,
+void append(PagedHead& head, const std::vector<float>& k, const std::vector<float>& v,
             const std::vector<int32_t>& slots, unsigned seed) {
   const AppendJob job{.k = reinterpret_cast<const std::byte*>(k.data()),
                       .v = reinterpret_cast<const std::byte*>(v.data()),
@@ -58,7 +58,7 @@ void check_append(const CodecPair& codec, int head_dim, const Placing& placing, 
   std::vector<float> v = k;  // the same in another order
   std::rotate(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(unit), v.end());
   const std::vector<int32_t> slots = shuffled_slots(units);
-  GpuHead gpu(codec, head_dim, placing, units * codec.unit_rows()),
+  PagedHead gpu(codec, head_dim, placing, units * codec.unit_rows()),
       cpu(codec, head_dim, kContiguous, units * codec.unit_rows());
   append(gpu, k, v, slots, seed);
   cpu.fill(by_slot(k, slots, unit), by_slot(v, slots, unit));
@@ -74,7 +74,7 @@ TEST(CudaAppend, EveryFormatStoresTheCpusBytes) {
     }
   }
   for (const int head_dim : {8, 24, 96, 256}) {
-    for (const Encoding& e : {kF32s, kF16s, kBf16s, kFp8s[0], token(3, true), channel(2, 8)}) {
+    for (const Encoding& e : {kF32, kF16, kBf16, kFp8s[0], token(3, true), channel(2, 8)}) {
       check_append(same(e), head_dim, kOdd, 2);
       if (HasFatalFailure()) return;
     }
@@ -83,7 +83,7 @@ TEST(CudaAppend, EveryFormatStoresTheCpusBytes) {
 
 TEST(CudaAppend, EveryPlacementStoresTheCpusBytes) {
   for (const Placing& placing : {kContiguous, kRowMajor, kPaged, kTiny, kOdd}) {
-    for (const CodecPair& codec : {same(kF16s), same(kQ4), kivi(4), kivi(2, 8)}) {
+    for (const CodecPair& codec : {same(kF16), same(kQ4), kivi(4), kivi(2, 8)}) {
       check_append(codec, 64, placing, 3);
       if (HasFatalFailure()) return;
     }
@@ -96,7 +96,7 @@ TEST(CudaAppend, NonFiniteRowsAreMarkedAlike) {
     for (const float bad : {INFINITY, -INFINITY, NAN, -NAN}) {
       std::vector<float> rows = gaussian(static_cast<size_t>(e.group) * 64, 1);
       rows[5] = bad;
-      GpuHead gpu(same(e), 64, kContiguous, e.group), cpu(same(e), 64, kContiguous, e.group);
+      PagedHead gpu(same(e), 64, kContiguous, e.group), cpu(same(e), 64, kContiguous, e.group);
       append(gpu, rows, rows, {0}, 1);
       cpu.fill(rows, rows);
       ASSERT_EQ(difference(gpu, cpu), "") << encoding_name(e);
@@ -109,7 +109,7 @@ TEST(CudaAppend, UnitsFromTheRawTailAreTheCpus) {
   const CodecPair codec = kivi(4);
   const int head_dim = 128, rows = codec.unit_rows();
   const auto k = gaussian(static_cast<size_t>(rows * head_dim), 1), v = gaussian(k.size(), 2);
-  GpuHead tail(same(kF16s), head_dim, kContiguous, rows), gpu(codec, head_dim, kTiny, rows),
+  PagedHead tail(same(kF16), head_dim, kContiguous, rows), gpu(codec, head_dim, kTiny, rows),
       cpu(codec, head_dim, kContiguous, rows);
   append(tail, k, v, shuffled_slots(rows), 1);
   std::vector<int32_t> in_order(static_cast<size_t>(rows));

@@ -1,4 +1,4 @@
-// Attention problems over GpuHeads; the GPU's kernels run on them through the shim.
+// Attention problems over PagedHeads; the GPU's kernels run on them through the shim.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include "kernels/cuda/attention/attend_simple.h"
 #include "kernels/cuda/attention/evict.h"
 #include "kernels/cuda/attention/instance.h"
-#include "tests/kernels/cuda/cuda_head.h"
+#include "tests/kernels/paged_head.h"
 
 namespace kv::test {
 
@@ -24,10 +24,10 @@ struct GpuProblem {
   GpuProblem(const GpuCase& c, uint64_t seed)
       : shape(c),
         encoded(c.codec, c.head_dim, c.placing, c.rows - c.tail_rows),
-        tail(same(kF16s), c.head_dim, {c.codec.unit_rows()}, c.tail_rows),
+        tail(same(kF16), c.head_dim, {c.codec.unit_rows()}, c.tail_rows),
         q(gaussian(static_cast<size_t>(c.group * c.n * c.head_dim), seed)),
         out(q.size(), NAN) {
-    for (GpuHead* head : {&encoded, &tail}) {
+    for (PagedHead* head : {&encoded, &tail}) {
       const auto size = static_cast<size_t>(head->rows()) * static_cast<size_t>(c.head_dim);
       head->fill(gaussian(size, seed + 1), gaussian(size, seed + 2));
       seed += 2;
@@ -56,18 +56,6 @@ struct GpuProblem {
     }
     return std::sqrt(error / norm);
   }
-  // [rows] FP64 attention weights, summed over the queries.
-  std::vector<double> exact_weights() const {
-    std::vector<double> all(static_cast<size_t>(shape.rows), 0.0);
-    const std::vector<float> k = decoded(false), v = decoded(true);
-    for (int query = 0; query < shape.group * shape.n; ++query) {
-      const auto one =
-          reference::attend(row(q, query), head_rows(k, query), head_rows(v, query), seen(query));
-      for (Eigen::Index i = 0; i < one.probabilities.size(); ++i)
-        all[static_cast<size_t>(i)] += one.probabilities[i];
-    }
-    return all;
-  }
   std::span<const float> row(const std::vector<float>& all, int query) const {
     return std::span(all).subspan(static_cast<size_t>(query * shape.head_dim),
                                   static_cast<size_t>(shape.head_dim));
@@ -77,7 +65,7 @@ struct GpuProblem {
   }
 
   GpuCase shape;
-  GpuHead encoded, tail;
+  PagedHead encoded, tail;
   std::vector<float> q, out, logits, weights;
 };
 
@@ -95,7 +83,7 @@ class GpuBatch {
     int64_t partials = 0;
     for (GpuProblem& p : problems) {
       const int32_t queries = p.shape.group * p.shape.n;
-      if (scored) p.logits.assign(static_cast<size_t>(queries * p.shape.rows), NAN);
+      if (scored) p.logits.assign(static_cast<size_t>(queries * (p.encoded.rows() + p.tail.rows())), NAN);
       args_.push_back({.q = p.q.data(),
                        .out = p.out.data(),
                        .pages = p.encoded.pages.data(),
@@ -160,7 +148,7 @@ class GpuBatch {
   void add_attention_weights(unsigned seed) {
     std::vector<float*> weights;
     for (GpuProblem& p : problems_) {
-      p.weights.resize(static_cast<size_t>(p.shape.rows), 0.0f);
+      p.weights.resize(static_cast<size_t>(p.encoded.rows() + p.tail.rows()), 0.0f);
       weights.push_back(p.weights.data());
     }
     launch({(most_rows_ + kThreads - 1) / kThreads, problems()}, {.seed = seed}, [&] {
@@ -226,41 +214,7 @@ inline std::string describe(const GpuCase& c) {
 
 inline constexpr int kHopperBytes = 227 << 10;
 
-// The problems, attended to by the fast kernel in one launch or, with raw tails, two.
-inline std::vector<GpuProblem> solve(GpuBatch::Find find, const std::vector<GpuCase>& cases, unsigned seed,
-                                     int most_shared_bytes = kHopperBytes) {
-  std::vector<GpuProblem> problems = make_problems(cases);
-  GpuBatch batch(problems, GpuBatch::Path::kFast);
-  EXPECT_TRUE(batch.decode(find, {.seed = seed}, true, most_shared_bytes)) << describe(cases.front());
-  EXPECT_TRUE(batch.counters_are_zero());
-  return problems;
-}
-
 // f32 arithmetic; both read the same encoded rows.
 inline constexpr double kBound = 3e-6;
-
-inline void expect_fp64(GpuBatch::Find find, const std::vector<GpuCase>& cases, unsigned seed,
-                        int most_shared_bytes = kHopperBytes) {
-  for (const GpuProblem& p : solve(find, cases, seed, most_shared_bytes)) {
-    EXPECT_LT(p.relative_error(), kBound) << describe(p.shape) << " seed " << seed;
-  }
-}
-
-// A group of KIVI's keys is copied whole, with rows that no query sees; their values must not matter. `shape` has 192 rows.
-inline void expect_unseen_kivi_rows_are_nothing(GpuCase shape) {
-  for (const int bits : {8, 4, 2}) {
-    shape.codec = kivi(bits);
-    std::vector<GpuProblem> problems = make_problems({shape});
-    GpuProblem& p = problems.front();
-    p.shape.rows = 150;
-    std::vector<float> v = gaussian(192 * 128, 6);
-    std::fill(v.begin() + 150 * 128, v.end(), NAN);
-    p.encoded.fill(gaussian(192 * 128, 5), v);
-    ASSERT_TRUE(std::isnan(p.decoded(true).back()));
-    GpuBatch batch(problems, GpuBatch::Path::kFast);
-    ASSERT_TRUE(batch.decode(cuda::find_kivi, {.seed = 1}));
-    EXPECT_LT(p.relative_error(), kBound) << bits;
-  }
-}
 
 }  // namespace kv::test

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "kernels/cpu/isa.h"
+#include "kernels/cuda/attention/evict.h"
 #include "tests/kernels/cuda/simt_gpu.h"
 #include "tests/variants/contract.h"
 
@@ -190,6 +191,48 @@ TEST_F(CudaEviction, TheStateIsCountedOnTheGpu) {
   const int64_t lengths[] = {40};
   EXPECT_EQ(gpu.payload().current_bytes + gpu.metadata().current_bytes,
             predicted_bytes(parse_spec(text), kShape, lengths));
+}
+
+int32_t choose(const cuda::EvictParams& params, unsigned seed) {
+  simt::Machine::run({.grid = {1},
+                      .threads = cuda::kEvictWarps * simt::kWarp,
+                      .shared_bytes = cuda::kEvictSharedBytes,
+                      .seed = seed},
+                     [&] { cuda::choose_slot(params); });
+  return *params.slot;
+}
+
+TEST(CudaChoice, TakesNewSlotsAndThenTheLightestOfTheOld) {
+  constexpr int32_t kBudget = 300, kRecent = 20;
+  std::mt19937 random(1);
+  for (unsigned seed = 0; seed < 4; ++seed) {
+    const bool newest_query = seed % 2 == 1;
+    std::vector<int32_t> token(kBudget, -1);
+    std::vector<float> score(kBudget, NAN);
+    const cuda::ScoredSlots head{token.data(), score.data()};
+    int32_t slot = -1;
+    for (int32_t count = 0; count < kBudget + 40; ++count) {
+      int32_t want = count;
+      if (count >= kBudget) {
+        want = -1;
+        for (int32_t s = 0; s < kBudget; ++s) {
+          if (token[s] > count - kRecent) continue;
+          const bool smaller =
+              want < 0 || score[s] < score[want] || (std::isnan(score[want]) && !std::isnan(score[s]));
+          if (smaller) want = s;
+        }
+      }
+      ASSERT_EQ(choose({&head, &slot, kBudget, kRecent, count, newest_query}, seed), want) << count;
+      ASSERT_EQ(token[want], count);
+      ASSERT_EQ(score[want], 0.0f);
+      if (newest_query && count >= kBudget) {
+        ASSERT_EQ(score, std::vector<float>(kBudget, 0.0f));
+      }
+      for (int32_t s = 0; s < std::min(count + 1, kBudget); ++s) {
+        score[s] += random() % 64 == 0 ? NAN : static_cast<float>(random() % 4);  // many ties
+      }
+    }
+  }
 }
 
 }  // namespace

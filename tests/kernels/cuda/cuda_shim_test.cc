@@ -85,7 +85,7 @@ void expect_lines(const std::vector<std::string>& lost, const std::vector<std::s
 TEST(Shim, NoticesEveryLossInDecode) {
   // Several splits, so that the last block merges, and long rows, whose queries a block's warps share.
   const GpuCase coded{.codec = kivi(4), .rows = 704, .placing = kTiny};
-  const GpuCase long_rows{.codec = same(kF16s), .head_dim = 256, .rows = 500};
+  const GpuCase long_rows{.codec = same(kF16), .head_dim = 256, .rows = 500};
   // Not noticeable: blocks run one after the other, so no block sees another's count early; and lanes that load operands or find
   // rows together are in step without the barriers that order memory.
   const std::vector<std::string> expected = {"before one of them counts the block",
@@ -98,7 +98,7 @@ TEST(Shim, NoticesEveryLossInDecode) {
 // The same barriers go unnoticed here, and those around scales that a warp clears.
 TEST(Shim, NoticesEveryLossInChunks) {
   const GpuCase coded{.codec = kivi(4), .rows = 416, .n = 64, .placing = kTiny};
-  const GpuCase long_rows{.codec = same(kF16s), .head_dim = 256, .rows = 400, .n = 32};
+  const GpuCase long_rows{.codec = same(kF16), .head_dim = 256, .rows = 400, .n = 32};
   const std::string counts = "before one of them counts the block",
                     clears = "lanes clear bytes that others copied", cleared = "other lanes' scales";
   expect_lines(unnoticed(decodes(cuda::find_kivi, coded)), {counts, clears, cleared});
@@ -107,7 +107,7 @@ TEST(Shim, NoticesEveryLossInChunks) {
 
 TEST(Shim, NoticesEveryLossInThePlainKernelAndTheMerge) {
   EXPECT_TRUE(unnoticed([](const Launch& how) {
-                std::vector<GpuProblem> problems = make_problems({{.codec = same(kF16s), .rows = 70}});
+                std::vector<GpuProblem> problems = make_problems({{.codec = same(kF16), .rows = 70}});
                 GpuBatch batch(problems);
                 batch.attend_simple(how);
                 batch.merge(1);
@@ -121,7 +121,7 @@ TEST(Shim, NoticesEveryLossInAppend) {
       auto rows = gaussian(16 * 64, 1);
       for (float& x : rows) x += 5.0f;
       rows[3 * 64 + 9] = INFINITY;
-      GpuHead gpu(same(e), 64, kContiguous, 16), cpu(same(e), 64, kContiguous, 16);
+      PagedHead gpu(same(e), 64, kContiguous, 16), cpu(same(e), 64, kContiguous, 16);
       const auto* from = reinterpret_cast<const std::byte*>(rows.data());
       const cuda::AppendJob job{from, from, gpu.pages.data(), nullptr, 0, 16};
       Launch launch = how;
@@ -140,7 +140,7 @@ TEST(Shim, NoticesEveryLossInTurningCopies) {
     const Rope rope{.theta = 100.0, .pairs = pairs};
     EXPECT_TRUE(
         unnoticed([&](const Launch& how) {
-          GpuHead head(same(kF16s), 64, kPaged, 20);
+          PagedHead head(same(kF16), 64, kPaged, 20);
           head.fill(gaussian(20 * 64, 1), gaussian(20 * 64, 2));
           std::vector<float> k(20 * 64, NAN), v(20 * 64, NAN), want = head.decoded(false), angles(20 * 64);
           std::vector<int32_t> place(20);

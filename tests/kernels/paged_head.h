@@ -1,7 +1,8 @@
-// One head's rows in the layout of a GPU cache but in the CPU's memory, for tests that run kernels/cuda on the shim.
+// One head's encoded rows in pages anywhere in memory, as caches hold them: pages for the GPU's kernels, spans for the CPU's.
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -24,13 +25,11 @@ struct CodecPair {
 
 inline CodecPair same(const Encoding& e) { return {e, e}; }
 inline CodecPair kivi(int bits, int group = 32) { return {channel(bits, group), token(bits, true)}; }
-inline constexpr Encoding kF32s{}, kF16s{.format = Format::kF16, .bits = 16},
-    kBf16s{.format = Format::kBf16, .bits = 16};
 
 // All codecs of the GPU.
 inline std::vector<CodecPair> gpu_codecs() {
   std::vector<CodecPair> all;
-  for (const Encoding& e : {kF32s, kF16s, kBf16s, kFp8s[0], kFp8s[1], kQ8, kQ4}) all.push_back(same(e));
+  for (const Encoding& e : {kF32, kF16, kBf16, kFp8s[0], kFp8s[1], kQ8, kQ4}) all.push_back(same(e));
   for (const int bits : {8, 4, 2}) {
     all.push_back(same(token(bits, true)));
     all.push_back(same(token(bits, false)));
@@ -80,15 +79,27 @@ class Bytes {
   std::unique_ptr<std::byte, Free> data_;
 };
 
-class GpuHead {
+// Planes of pages that several heads share, by page and plane.
+using Pool = std::map<std::pair<size_t, int>, Bytes>;
+
+class PagedHead {
  public:
-  GpuHead(const CodecPair& codec, int head_dim, const Placing& placing, int32_t rows)
+  // Head `index` of `heads`, whose pages lie side by side if there is a pool.
+  PagedHead(const CodecPair& codec, int head_dim, const Placing& placing, int32_t rows, Pool* pool = nullptr,
+            int index = 0, int heads = 1)
       : layout(layout_of(codec, head_dim, placing)), rows_(rows) {
-    const int32_t units = (rows + layout.unit_rows - 1) / layout.unit_rows;
-    for (int32_t unit = 0; unit < units; unit += layout.page_units) {
-      const int32_t here = std::min<int32_t>(layout.page_units, units - unit);
-      pages.push_back({plane(layout.k.data_stride, here), plane(layout.k.meta_stride, here),
-                       plane(layout.v.data_stride, here), plane(layout.v.meta_stride, here)});
+    for (int32_t unit = 0; unit < units(); unit += layout.page_units) {
+      const int32_t left = units() - unit,
+                    here = pool ? int32_t{layout.page_units} : std::min<int32_t>(layout.page_units, left);
+      const auto plane = [&](int which, int32_t stride) -> std::byte* {
+        const int64_t bytes = int64_t{stride} * here;
+        const std::pair key{pages.size(), which};
+        return stride
+                   ? (pool ? *pool : own_).try_emplace(key, bytes * heads).first->second.get() + bytes * index
+                   : nullptr;
+      };
+      pages.push_back({plane(0, layout.k.data_stride), plane(1, layout.k.meta_stride),
+                       plane(2, layout.v.data_stride), plane(3, layout.v.meta_stride)});
     }
     // The last page may be short and stays in place.
     std::mt19937 random(7);
@@ -122,24 +133,38 @@ class GpuHead {
     return all;
   }
 
+  // A span a page; units of several rows that other heads' units part are spans of their own.
+  std::vector<Span> spans() const {
+    std::vector<Span> all;
+    const auto side = [&](const cuda::StoredRow& at, const cuda::SideLayout& of) {
+      return Side{at.data, of.meta_bytes ? at.meta : nullptr,
+                  layout.unit_rows == 1 ? of.data_stride : of.data_bytes,
+                  layout.unit_rows == 1 ? of.meta_stride : of.meta_bytes, of.encoding};
+    };
+    const bool parted =
+        layout.k.data_stride * layout.k.encoding.group > layout.k.data_bytes * layout.unit_rows;
+    const int64_t units = parted && layout.unit_rows > 1 ? 1 : int32_t{layout.page_units};
+    for (int64_t row = 0, step = units * layout.unit_rows; row < rows_; row += step) {
+      const cuda::RowPair at = cuda::locate(layout, pages.data(), static_cast<int32_t>(row));
+      all.push_back({side(at.k, layout.k), side(at.v, layout.v), std::min(step, rows_ - row)});
+    }
+    return all;
+  }
+
   cuda::Layout layout;
   std::vector<cuda::Page> pages;
 
  private:
-  std::byte* plane(int32_t stride, int32_t units) {
-    if (stride == 0) return nullptr;
-    return store_.emplace_back(int64_t{stride} * units).get();
-  }
   void encode(const cuda::SideLayout& side, const float* rows, const cuda::StoredRow& at) {
     encode_unit(side.encoding, layout.head_dim, rows, at.data, at.meta);
   }
 
   int32_t rows_;
-  std::vector<Bytes> store_;
+  Pool own_;
 };
 
 // The plane and row of the first difference in bytes; empty if there is none.
-inline std::string difference(const GpuHead& a, const GpuHead& b) {
+inline std::string difference(const PagedHead& a, const PagedHead& b) {
   const auto differ = [](const std::byte* x, const std::byte* y, int32_t bytes) {
     return bytes > 0 && !std::equal(x, x + bytes, y);
   };
