@@ -178,7 +178,7 @@ class Pairs {
     for (size_t a = 0; a < axes;) {
       Choice part = choice;
       std::fill(part.begin() + static_cast<std::ptrdiff_t>(axes), part.end(), -1);
-      if (seen.insert(key(case_of(choice))).second) add(part);
+      if (!seen.contains(key(case_of(choice))) && add(part)) seen.insert(key(case_of(choice)));
       for (a = 0; a < axes && ++choice[a] == sizes(a); ++a) choice[a] = 0;
     }
     return *this;

@@ -25,7 +25,6 @@ struct DecodeLevels : EveryIsa {
   }
 };
 INSTANTIATE_TEST_SUITE_P(EveryIsa, DecodeLevels, every_isa(), isa_name);
-});
 
 TEST_P(DecodeLevels, NumbersAreTheScalarOnes) {
   Normal normal(3);

@@ -27,7 +27,6 @@ struct Encode : EveryIsa {
   }
 };
 INSTANTIATE_TEST_SUITE_P(EveryIsa, Encode, every_isa(), isa_name);
-});
 
 std::vector<Encoding> formats() {
   std::vector<Encoding> all = quantised();

@@ -60,7 +60,7 @@ class ShimBackend : public Backend {
 };
 
 bool fits(const Case& c) {
-  return c.rows >= c.n && int64_t{c.group} * c.n * c.rows * c.head_dim <= 1'300'000 && numbers_fit(c) &&
+  return c.rows >= c.n && int64_t{c.group} * c.n * c.rows * c.head_dim <= 600'000 && numbers_fit(c) &&
          (c.shared_kib == 0 || instance_of(c).kernel);
 }
 
