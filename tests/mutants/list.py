@@ -55,7 +55,7 @@ MUTANTS = [
     # Decode on a GPU
     Mutant(CHANNELS, "simt::fma_half2(two, both, 0u)", "two", "cuda_table_test"),
     Mutant(WORDS, "kPlace = 10 - kWidth", "kPlace = 0", "cuda_table_test"),
-    Mutant(LANE, "clear_scales(tile, task.end - first);", "", "cuda_table_test"),
+    Mutant(LANE, "clear_scales(tile, task.end - first);", ";", "cuda_table_test"),
     Mutant(LANE, "too_large |= largest[slot] > kMostWeight;", "", "cuda_table_test"),
     Mutant("kernels/cuda/attention/decode.h", "if (item.of_tail) return", "if (false) return", "cuda_table_test"),
     Mutant("kernels/cuda/attention/tile.h", "first + simt::lane(), last)", "first + simt::lane(), last - 1)", "cuda_table_test"),

@@ -23,6 +23,7 @@ class ShimBackend : public Backend {
   // The longest problem of a launch picks the kernel.
   bool steps_change_no_bit() const override { return false; }
   bool masks_values(const Case& c) const override { return c.n == 1; }
+  bool has_parts(const Case& c) const override { return c.heads == 1; }
   double bound(const Case& c) const override {
     return c.shape == kLarge ? 1e-4 : c.shape == kUnequal ? 4e-5 : kBound;
   }
@@ -60,8 +61,8 @@ class ShimBackend : public Backend {
 };
 
 bool fits(const Case& c) {
-  return c.rows >= c.n && int64_t{c.group} * c.n * c.rows * c.head_dim <= 600'000 && numbers_fit(c) &&
-         (c.shared_kib == 0 || instance_of(c).kernel);
+  return c.rows >= c.n && int64_t{c.group} * c.n * c.rows * c.head_dim <= 400'000 && numbers_fit(c) &&
+         (!c.tail || codec_of(c).unit_rows() > 1) && (c.shared_kib == 0 || instance_of(c).kernel);
 }
 
 std::vector<int> gpu_storages() {
