@@ -59,7 +59,7 @@ MUTANTS = [
     Mutant(LANE, "too_large |= largest[slot] > kMostWeight;", "", "cuda_table_test"),
     Mutant("kernels/cuda/attention/decode.h", "if (item.of_tail) return", "if (false) return", "cuda_table_test"),
     Mutant("kernels/cuda/attention/tile.h", "first + simt::lane(), last)", "first + simt::lane(), last - 1)", "cuda_table_test"),
-    Mutant(GPU_RESULTS, "simt::smaller(token + queries, p.n) - 1", "p.n - 1", "cuda_table_test"),
+    Mutant(GPU_RESULTS, "simt::smaller(token + queries, p.n) - 1", "p.n - 1", "cuda_chunk_test"),
     Mutant(GPU_RESULTS, ".first_token = one_head ? token : 0", ".first_token = token", "cuda_table_test"),
     Mutant(CHUNK, "Lane::clear_scales(ring.ring + at, task.end - row - apart);", "", "cuda_table_test"),
     Mutant(CHUNK, "kItemRows = kMostItemRows / kDecodeWarps", "kItemRows = kMostItemRows", "cuda_chunk_test"),

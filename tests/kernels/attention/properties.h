@@ -183,7 +183,7 @@ class Properties {
   void expect_all() const {
     agrees_with_fp64();
     same_bits_however_it_is_done();
-    if (c_.heads == 1) nan_shows_where_it_is_seen();
+    nan_shows_where_it_is_seen();
     if (c_.sinks && !c_.cap) sinks_may_be_of_any_size();
     if (backend_.chunks_change_no_bit(c_)) chunks_have_the_bits_of_the_whole();
   }
@@ -238,6 +238,7 @@ class Properties {
   void nan_shows_where_it_is_seen() const {
     const int unit = main_.segments().front().first.unit_rows(), d = c_.head_dim;
     for (const int row : {main_.rows * (c_.head_dim % 3) / 3, std::min(main_.rows, main_.stored - 1)}) {
+      if (c_.heads > 1 && row < main_.rows) continue;
       const bool in_keys = row % 2 == 0 && row < main_.rows;
       Problem bad = main_;
       (in_keys ? bad.k : bad.v)[static_cast<size_t>(row * d + 5)] = NAN;
@@ -249,12 +250,13 @@ class Properties {
           const auto at = static_cast<size_t>(query * d + i);
           if (sees && (in_keys || i == 5)) {
             ASSERT_TRUE(std::isnan(got[at])) << "NaN in row " << row << " is lost at query " << query;
-          } else if (clean && backend_.masks_values(c_)) {
+          } else if (clean && (row >= main_.rows || backend_.masks_values(c_))) {
             ASSERT_EQ(got[at], plain_.out[at]) << "NaN in row " << row << " changes query " << query;
           }
         }
       }
     }
+    if (c_.heads > 1) return;
     Problem bad = main_;
     const int last = main_.queries() - 1;
     bad.q[static_cast<size_t>(last * d + 7)] = NAN;
