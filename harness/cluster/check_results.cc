@@ -66,6 +66,7 @@ void check_values(const std::vector<results::Row>& cells, Check& check) {
     }
     const bool split = row[results::kBytesPayload] && row[results::kBytesMetadata] &&
                        row[results::kBytesSlack] && row[results::kBytesPredicted];
+    check.sums += split;
     if (split && *row[results::kBytesPayload] + *row[results::kBytesMetadata] + *row[results::kBytesSlack] !=
                      *row[results::kBytesPredicted])
       check.findings.push_back("'" + row[results::kCell] +
@@ -130,12 +131,16 @@ bool agree(const results::Number& stated, double computed) {
   return std::abs(*stated - computed) <= kTolerance * std::abs(computed);
 }
 
-// The name under which the row's baseline has its medians.
-std::string baseline_of(const results::Row& row) {
+// The names under which the row's baseline may have its medians: another variant's cell, or another arm's of the same variant.
+std::vector<std::string> baselines_of(const results::Row& row) {
   std::string name = row[results::kCell];
-  const size_t at = name.rfind(row[results::kVariant]);
-  if (at == std::string::npos) return "";
-  return name.replace(at, std::string::npos, row[results::kVersus]);
+  if (results::is_aa_test(row)) name.resize(std::min(name.rfind(' '), name.size()));  // its last word says so
+  const std::string& variant = row[results::kVariant];
+  const size_t at = name.rfind(variant);
+  if (at == std::string::npos) return {};
+  const std::string before = name.substr(0, at), after = name.substr(at + variant.size());
+  return {before + row[results::kVersus] + after, before + row[results::kVersus],
+          before + variant + " " + row[results::kVersus]};
 }
 
 // The columns of a kind of samples: their median, and the interval around it, which some kinds lack.
@@ -193,10 +198,13 @@ void check_times(const std::vector<results::Row>& cells, const measure::Repetiti
       else
         check.findings.push_back("'" + name + "' has a median in cells.csv and none in benchmark.json");
     }
-    const auto found = find(row[results::kCell], row), baseline = find(baseline_of(row), row);
-    if (!row[measure::kRatioCiLow] || !row[measure::kRatioConfidence] || found == medians.end() ||
-        baseline == medians.end())
-      continue;
+    if (!row[measure::kRatioCiLow] || !row[measure::kRatioConfidence]) continue;
+    const std::string kind = row.number(kinds.front().p50) ? "" : " prefill";
+    const auto found = find(row[results::kCell] + kind, row);
+    auto baseline = medians.end();
+    for (const std::string& name : baselines_of(row))
+      if (baseline == medians.end()) baseline = find(name + kind, row);
+    if (found == medians.end() || baseline == medians.end()) continue;
     const math::Ratio ratio = math::ratio_of_medians(found->second, baseline->second);
     const math::ConfidenceInterval around = ratio.interval(*row[measure::kRatioConfidence]);
     ++check.ratios;
@@ -292,7 +300,7 @@ Check check_results(const fs::path& folder) {
   std::ranges::move(differences(cells, sides, has_samples), std::back_inserter(check.findings));
   for (const std::string& name : unknown_tables(folder))
     check.notes.push_back(name + " is no table that an experiment writes, and was not checked");
-  if (check.closed_forms + check.medians + check.ratios + check.shares + check.verdicts == 0)
+  if (check.sums + check.closed_forms + check.medians + check.ratios + check.shares + check.verdicts == 0)
     check.findings.push_back("nothing could be computed again, neither bytes nor times");
   return check;
 }

@@ -8,7 +8,7 @@
 namespace kv::cluster {
 
 struct Check {
-  size_t cells = 0, closed_forms = 0, medians = 0, ratios = 0, shares = 0,
+  size_t cells = 0, sums = 0, closed_forms = 0, medians = 0, ratios = 0, shares = 0,
          verdicts = 0;                // counts of what was read or computed again
   std::vector<std::string> findings;  // violations
   std::vector<std::string> notes;     // checks that could not be made, with the reason

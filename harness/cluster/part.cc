@@ -34,23 +34,37 @@ std::vector<results::Row> read_whole_table(const fs::path& path, const results::
 using CellOfHost = std::pair<std::string, std::string>;
 CellOfHost named(const results::Row& row) { return {row[results::kCell], row[results::kHost]}; }
 
-// Cells that state how many steps were timed have as many in the side tables: a file may be cut between two lines.
+// Cells that state how many steps were timed have as many in the side tables, and those that state another time have samples of it:
+// a file may be cut between two lines.
 void compare_samples(const std::vector<results::Row>& cells, const Sides& sides,
                      std::vector<std::string>& findings) {
-  std::map<CellOfHost, int64_t> counts;
+  std::map<std::string, std::map<CellOfHost, int64_t>> counts;  // by kind
   for (const auto& [table, rows] : sides) {
     if (!table->find(measure::kStepUs.name)) continue;
-    for (const results::Row& row : rows)
-      counts[named(row)] += row[measure::kKind].empty() || row[measure::kKind] == "step";
+    for (const results::Row& row : rows) {
+      const std::string& kind = row[measure::kKind];
+      ++counts[kind.empty() ? "step" : kind][named(row)];
+    }
   }
+  const std::vector<std::string> kinds = results::words_of(measure::kKind.values);
   for (const results::Row& row : cells) {
+    const auto counted = [&](const std::string& kind) {
+      return counts[kind][named(row)] + counts[kind][{row[results::kCell], ""}];
+    };
+    for (const std::string& kind : kinds) {
+      const auto stated = [&](const char* p50) {
+        return experiments::cell_table().find(kind + p50) && row.number(kind + p50).has_value();
+      };
+      if ((stated("_p50_us") || stated("_attend_p50_us")) && counted(kind) == 0)
+        findings.push_back("'" + row[results::kCell] + "' states a time of the kind " + kind +
+                           ", but samples.csv and growth.csv have none of it");
+    }
     const experiments::Experiment* experiment = experiments::find_experiment(row[results::kExperiment]);
     if (!experiment || !experiment->tables_every_step) continue;
-    const int64_t stated = row[measure::kSampleCount].value_or(0),
-                  counted = counts[named(row)] + counts[{row[results::kCell], ""}];
-    if (stated != 0 && counted != stated)
+    const int64_t stated = row[measure::kSampleCount].value_or(0);
+    if (stated != 0 && counted("step") != stated)
       findings.push_back("'" + row[results::kCell] + "' has " + std::to_string(stated) +
-                         " steps, but samples.csv and growth.csv have " + std::to_string(counted) +
+                         " steps, but samples.csv and growth.csv have " + std::to_string(counted("step")) +
                          " of them");
   }
 }

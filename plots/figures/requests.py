@@ -167,7 +167,8 @@ def hit_rate(tables: Tables):
     first = [name for name in tables.style.names if name in set(rows["variant"])][0]
     rows = rows.filter(pl.col("variant") == first)
     tokens = pl.col("block_tokens").cast(pl.Int64)
-    rows = rows.with_columns(panel=pl.format("{}, blocks of {} tokens", "workload", tokens)).sort("panel", "capacity_bytes")
+    rows = rows.with_columns(panel=pl.format("{}, blocks of {} tokens", "workload", tokens))
+    rows = rows.unique(["panel", "capacity_bytes"], keep="first", maintain_order=True).sort("panel", "capacity_bytes")  # alike on all machines
     whole = rows.filter(pl.col("panel") == rows["panel"][0])
     known = whole.row(-1, named=True)
     half = whole.filter(pl.col("hit_rate") >= known["hit_rate_at_any"] / 2)

@@ -42,11 +42,6 @@ int64_t weights_bytes(const measure::SweepPoint& point) {
   return own > 0 ? own : point.config->served.weights_bytes;
 }
 
-bool has_first_arrivals(const measure::SweepPoint& point) {
-  const std::string& first = settings_of(point)[kArrivalsAxis].front();
-  return first.empty() || point.axes[kArrivals] == first;
-}
-
 // Takes requests from a trace, or draws them without one.
 bool place_requests(measure::SweepPoint& point) {
   const bool drawn = point.axes[kTraceFile].empty();
@@ -208,11 +203,8 @@ class ReplayRun {
         facts_(planner::read_facts(open_, settings_of(point)[kPrefixBlocksKey])),
         timed_(clock_cells(point)),
         progress_(control, static_cast<double>(point.cells.size()) * static_cast<double>(facts_.requests)) {
-    // The hit-rate curve does not depend on the machine.
-    const config::Settings& r = settings_of(point);
-    if (!facts_.hits.empty() && point.axes[kMachine] == r[kMemoryAxis].front() &&
-        *point.axes[kStepTokens] == r[kReplayStepTokensAxis].front() && has_first_arrivals(point))
-      curve_ = planner::hit_curve(facts_, open_);
+    // Every sweep point has the curve, though machines and arrivals do not change it: a shard has only some of them.
+    if (!facts_.hits.empty()) curve_ = planner::hit_curve(facts_, open_);
   }
 
   void serve(results::Row& row, const LayerSpecs& spec) {

@@ -23,13 +23,6 @@ def holds(folder):
     return succeeded(kvlab("check-results", folder)).stdout
 
 
-def test_a_fresh_run_holds(results):
-    rows = table(results / "cells.csv")
-    count, compared = len(rows), sum(bool(row["versus"]) for row in rows)
-    timed = sum(bool(row[name]) for row in rows for name in ("step_p50_us", "cold_attend_p50_us", "append_total_us"))
-    assert f"{count} cells; computed again: {count} closed forms, {timed} medians, {compared} ratios, 0 shares, 0 verdicts; all holds" in holds(results)
-
-
 def test_what_travels_with_a_folder_is_enough(copy):
     without_samples(copy)
     assert " 0 medians" not in holds(copy)

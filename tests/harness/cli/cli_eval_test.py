@@ -236,43 +236,14 @@ def test_a_value_that_the_residual_buffer_lost_is_named_once_it_is_encoded(tmp_p
     assert "K of token 2 reaches 100000, but f16, the residual buffer, holds only magnitudes below 65520" in done.stderr
 
 
-def lying(**changes):
-    """A header of three tensors in 192 + 96 + 96 bytes, with one thing changed in q."""
-    header = {name: {"dtype": "F32", "shape": [1, heads, 3, 8], "data_offsets": [at, at + heads * 96]}
-              for name, heads, at in (("q", 2, 0), ("k", 1, 192), ("v", 1, 288))}
-    header["q"].update(changes)
-    return raw_file(header, bytes(384))
-
-
 @pytest.mark.parametrize("make, parts", [
-    (lambda: b"", ["dump"]),
-    (lambda: b"short", ["dump"]),
-    (lambda: struct.pack("<Q", 1 << 60) + b"{}", ["header"]),
-    (lambda: raw_file(b"{not json"), ["header"]),
-    (lambda: raw_file(b"[" * 100000), ["header"]),
-    (lambda: raw_file({}), ["has no tensor", "q"]),
-    (lambda: lying(data_offsets=[0, 10**9]), ["q"]),
-    (lambda: lying(data_offsets=[192, 0]), ["q"]),
-    (lambda: lying(data_offsets=[-8, 184]), ["q"]),
-    (lambda: lying(shape=[1, 2, 3, 1 << 62]), ["q"]),
-    (lambda: lying(shape=[1, 2, 3, -8]), ["q"]),
-    (lambda: lying(shape="all"), ["q"]),
-    (lambda: lying(dtype="F8_E4M3"), ["q"]),
-    (lambda: lying(dtype=3), ["q"]),
-    (lambda: good_tensors(v=None), ["has no tensor", "v"]),
-    (lambda: good_tensors(q=[1, 2, 3]), ["q", "[layers, heads, tokens, head_dim]"]),
-    (lambda: good_tensors(k=[1, 1, 4, 8]), ["k", "v", "same shape"]),
-    (lambda: good_tensors(q=[1, 3, 3, 8], k=[1, 2, 3, 8], v=[1, 2, 3, 8]), ["no multiple"]),
-    (lambda: good_tensors(q=[1, 2, 3, 12], k=[1, 1, 3, 12], v=[1, 1, 3, 12]), ["head_dim 12", "multiple of 8"]),
-    (lambda: good_tensors(q=[1, 2, 3, 1024], k=[1, 1, 3, 1024], v=[1, 1, 3, 1024]), ["head_dim 1024", "576"]),
     (lambda: one_value(math.nan), ["v[0, 0, 2, 4] is NaN", "finite"]),
     (lambda: one_value(-math.inf), ["v[0, 0, 2, 4] is infinite"]),
 ])
 @pytest.mark.parametrize("command", ["eval", "run"])
-def test_a_dump_is_refused(config, tmp_path, command, make, parts):
+def test_a_value_that_is_not_finite_is_refused(config, tmp_path, command, make, parts):
     path = tmp_path / "dump"
-    content = make()
-    path.write_bytes(content) if isinstance(content, bytes) else write_tensors(path, content)
+    write_tensors(path, make())
     out = tmp_path / "out"
     done = evaluate(path, out, "concat") if command == "eval" else run(config, out, {"workload.dump": path})
     assert_refused(done, str(path), *parts, out=out)
@@ -287,8 +258,6 @@ def test_every_truncation_of_a_dump_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("args, parts", [
-    (["--variants", ""], ["eval needs a dump, --variants and --out"]),
-    (["--variants", " ; "], ["--variants is empty"]),
     (["--variants", "concat;concat/f32"], ["'concat' twice"]),
     (["--variants", "concat", "--prompt", "20"], ["--prompt 20", "19 tokens"]),
     (["--variants", "concat", "--prompt", "-1"], ["--prompt"]),

@@ -24,24 +24,6 @@ def test_help_lists_every_command_with_a_line():
     assert dict(header) == commands()
 
 
-@pytest.mark.parametrize("args, parts", [
-    (["rnu", "configs/ci.toml"], ["there is no command 'rnu'", "did you mean 'run'?"]),
-    (["reprodcue"], ["did you mean 'reproduce'?"]),
-    (["plto"], ["did you mean 'plan' or 'plot'?"]),
-    (["run", "configs/ci.toml", "--sed", "3"], ["run has no option '--sed'", "did you mean ", "'--seed'"]),
-    (["run", "configs/ci.toml", "--theads=3"], ["run has no option '--theads'", "'--threads'"]),
-    (["tables", "--units", "binray"], ["'binray' is unknown; did you mean 'binary'? Known: binary, decimal"]),
-    (["tables", "--lengths", "128KB"], ["--lengths '128KB' is no number of tokens", "4K,128K"]),
-    (["list", "colums"], ["did you mean 'columns'?"]),
-    (["run", "quikstart"], ["config 'quikstart' does not exist", "did you mean 'configs/quickstart.toml'?"]),
-    (["run", "configs/quikstart.toml"], ["did you mean 'configs/quickstart.toml'?"]),
-    (["plot", "folder"], ["plot is the launcher's: ./kvlab plot"]),
-])
-def test_a_mistyped_word_gets_a_suggestion(tmp_path, args, parts):
-    assert_refused(kvlab(*args, cwd=tmp_path), *parts)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_lengths_may_be_written_in_k():
     lengths = lambda text: kvlab("tables", "--measure", "0B", "--lengths", text).stdout  # noqa: E731
     assert lengths("4K,128K") == lengths("4096,131072") == lengths("4096,128k") != ""

@@ -1,40 +1,12 @@
 """Every command that `help` lists, killed at any of its file operations: what stands under its name is whole, and the command can be given again."""
 
 import shutil
-import subprocess
 import sys
 
 import pytest
 from cli_help_test import commands
-from program import ENV, HOME, PROGRAM, kvlab, succeeded
+from program import HOME, PROGRAM, counted, kvlab, succeeded
 
-# Counts what makes, empties, syncs and renames files, in all of a command's processes, and kills them at the Nth.
-SHIM = r"""
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-static void count(void) {
-  const int file = syscall(SYS_openat, AT_FDCWD, getenv("KILL_COUNTER"), O_WRONLY | O_APPEND);
-  if (syscall(SYS_write, file, "x", 1) == 1 && lseek(file, 0, SEEK_CUR) == atol(getenv("KILL_AT"))) kill(0, SIGKILL);
-  close(file);
-}
-#define OPEN(AT, PATH, FLAGS)                                 \
-  va_list more;                                               \
-  va_start(more, FLAGS);                                      \
-  const int mode = FLAGS & O_CREAT ? va_arg(more, int) : 0;   \
-  if (FLAGS & O_CREAT) count();                               \
-  return syscall(SYS_openat, AT, PATH, FLAGS, mode);
-int open(const char* path, int flags, ...) { OPEN(AT_FDCWD, path, flags) }
-int openat(int at, const char* path, int flags, ...) { OPEN(at, path, flags) }
-int open64(const char*, int, ...) __attribute__((alias("open")));
-int openat64(int, const char*, int, ...) __attribute__((alias("openat")));
-int rename(const char* from, const char* to) { return count(), syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0); }
-int fsync(int file) { return count(), syscall(SYS_fsync, file); }
-"""
 MODEL = HOME / "configs/models/kvlab-recall-1m"
 CLAIMS = """
 document = "a paper"
@@ -43,7 +15,7 @@ experiment = "growth"
 threads = 1
 model = { q_heads = 2, kv_heads = 2, head_dim = 32 }
 sweep = { variants = ["concat", "doubling"], seq_len = 32 }
-measure = { attend = false, repetitions = 5, null_ab = false }
+measure = { attend = false, repetitions = 5, null_ab = false, retries = 0 }
 [[claim]]
 id = "speed"
 text = "a speed"
@@ -92,13 +64,6 @@ def written(config, results, tmp_path):
     }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def shim(tmp_path_factory):
-    library = tmp_path_factory.mktemp("shim") / "kill.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], input=SHIM, text=True, check=True)
-    return library
-
-
 def names_in(path):
     """What stands under its name; hidden are folders and files that are not yet what they will be."""
     if path.is_file():
@@ -108,7 +73,7 @@ def names_in(path):
 
 
 @pytest.mark.parametrize("command", sorted(commands()))
-def test_a_killed_command_leaves_nothing_half_and_can_be_given_again(command, written, shim, tmp_path):
+def test_a_killed_command_leaves_nothing_half_and_can_be_given_again(command, written, file_operations, tmp_path):
     assert (command in written) != (command in WHY_NOT)
     if command in WHY_NOT:
         assert WHY_NOT[command] != PRINTS or "--out" not in kvlab(command, "--help").stdout
@@ -116,12 +81,8 @@ def test_a_killed_command_leaves_nothing_half_and_can_be_given_again(command, wr
     words, out, entry = written[command]
 
     def give(kill_at):
-        (tmp_path / "count").write_text("")
-        env = {**ENV, "LD_PRELOAD": str(shim), "KILL_COUNTER": str(tmp_path / "count"), "KILL_AT": str(kill_at),
-               "ASAN_OPTIONS": "verify_asan_link_order=0"}  # fmt: skip
-        env["KVLAB_HOME"] = str(out if command == "models" else HOME)
-        done = subprocess.run([str(word) for word in words], env=env, capture_output=True, text=True, timeout=300, start_new_session=True)
-        return done, (tmp_path / "count").stat().st_size
+        done, operations = counted(file_operations, words, kill=kill_at, home=out if command == "models" else HOME, letters="ors")
+        return done, len(operations)
 
     done, operations = give(0)
     whole = names_in(out)

@@ -4,7 +4,7 @@ import math
 import re
 import struct
 
-from program import assert_refused, cells_by_key, cells_of, convert, kvlab, run, succeeded, unmeasured_cells
+from program import assert_refused, cells_by_key, cells_of, convert, kvlab, succeeded, unmeasured_cells
 
 
 def flat(options):

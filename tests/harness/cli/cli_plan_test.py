@@ -125,29 +125,6 @@ def test_hit_rates_come_as_curves(model, trace, tmp_path):
     assert float(last["hit_rate"]) == float(last["hit_rate_at_any"]) == pytest.approx(0.49)
 
 
-@pytest.mark.parametrize(("args", "parts"), [
-    (["--trace", "{trace}"], ["needs a machine", "--device read_gbps="]),
-    (["--trace", "{trace}", "--context", "1K", "--users", "2"], ["give --trace FILE, or --context"]),
-    (["--context", "1K", "--users", "1", "--quality", "nowhere"], ["--quality", "nowhere/cells.csv"]),
-    (["--context", "1K", "--users", "1", "--quality", str(HOME / "results" / "epyc-2core" / "model")], ["no cells of experiment quality"]),
-    (["--context", "1K"], ["--context 128K and --users 8 together"]),
-    (["--context", "1Q", "--users", "2"], ["--context '1Q'"]),
-    (["--trace", "absent.csv", *DEVICE], ["absent.csv"]),
-    (["--trace", "{trace}", "--device", "read_gbps=1"], ["needs read_gbps and flops"]),
-    (["--trace", "{trace}", "--device", "flop=1"], ["'flop=1'"]),
-    (["--trace", "{trace}", "--device", "read_gbps=1,flops=1", "--preempt", "swap"], ["link_gbps"]),
-    (["--trace", "{trace}", "--arrivals", "poison(3)", *DEVICE], ["'poison(3)'", "poisson(2.5)"]),
-    (["--trace", "{trace}", "--prefix-blocks", "24", *DEVICE], ["blocks of 24 tokens", "512"]),
-    (["--trace", "{bad}", *DEVICE], ["bad.csv:3: "]),
-    (["--trace", "{bad}", "--hit-curve", "{trace}", *DEVICE], ["already exists"]),
-])
-def test_mistakes_are_refused(model, trace, tmp_path, args, parts):
-    (tmp_path / "bad.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n0,1,1\n1,x,1\n")
-    args = [arg.format(trace=trace, bad=tmp_path / "bad.csv") for arg in args]
-    assert_refused(plan(*of(model, "--memory", "21MB", *args)), *parts)
-    assert_refused(plan(*of(model, "--memory", "1MB", "--context", "1K", "--users", "1")), "no room for caches")
-
-
 def test_a_trace_without_ids_has_no_hit_rate(model, tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n0,10,3\n1,3000,3\n")

@@ -5,7 +5,7 @@ import json
 import re
 
 import pytest
-from program import DATA, HOME, assert_refused, cells_of, kvlab, no_file_beyond, results_of, run, succeeded, table
+from program import DATA, HOME, cells_of, kvlab, results_of, run, succeeded, table
 
 CONFIG = HOME / "configs" / "replay.toml"
 SHORT = {"replay.requests": 120, "replay.memory": '["40GB"]', "replay.arrivals": '["poisson(8)"]'}
@@ -216,12 +216,6 @@ def test_another_model_and_swapping_have_no_served_clock(changed, reason, tmp_pa
         assert row["status"] == "unsupported" and reason in row["reason"]
 
 
-def test_an_interrupted_run_goes_on(results):
-    before = (results / "cells.csv").read_text()
-    succeeded(run(CONFIG, results, "--resume", SHORT))
-    assert (results / "cells.csv").read_text() == before
-
-
 @pytest.mark.parametrize("name", ["azure2023_conv.csv", "mooncake_conversation.jsonl"])
 def test_public_traces_are_replayed(name, tmp_path):
     path = DATA / "traces" / name
@@ -231,51 +225,3 @@ def test_public_traces_are_replayed(name, tmp_path):
     for row in cells_of(CONFIG, tmp_path / "out", of_trace(path), settings):
         assert row["status"] == "ok" and row["requests"] == "1500"
         assert not re.search(r"/\w+/", row["workload"])
-
-
-@pytest.mark.parametrize(("changed", "parts"), [
-    ({"replay.memory": '["12GB"]'}, ["memory 12GB has no room for caches"]),
-    ({"replay.memory": '["12 parsecs"]'}, ["replay.memory", "12 parsecs"]),
-    ({"replay.arrivals": '["poison(3)"]'}, ["[replay]", "'poison(3)'", "poisson(2.5)"]),
-    ({"replay.arrivals": '["trace"]'}, ["[replay] arrivals \"trace\" needs a trace"]),
-    ({"replay.trace": "absent.csv"}, ["absent.csv"]),
-    ({"replay.device": "{read_gbps=1}"}, ["replay.device", "needs read_gbps and flops"]),
-    ({"replay.device": "{flop=1}"}, ["flop"]),
-    ({"replay.device": '{read_gbps=1,flops=1,measured="nowhere"}'}, ["measured", "nowhere/cells.csv"]),
-    ({"replay.device": '{read_gbps=1,measured="nowhere"}'}, ["needs read_gbps and flops"]),
-    ({"replay.device": '{link_gbps=1}'}, ["needs read_gbps and flops", "measured"]),
-    ({"replay.share": 16}, ["share", "needs a trace"]),
-    ({"replay.prefix": 100, "replay.trace": "requests.csv"}, ["replay.prefix", "drawn requests"]),
-    ({"replay.preempt": "drop"}, ["replay.preempt", "recompute, swap"]),
-    ({"replay.preempt": "swap", "replay.device": "{read_gbps=1,flops=1}"}, ["link_gbps"]),
-    ({"replay.prompt": "zipf(9)"}, ["replay.prompt", "zipf(9)"]),
-    ({"replay.prefix_blocks": "[16]"}, ["prefix_blocks", "needs a trace"]),
-    ({"replay.limit": "{ttft=1}"}, ["ttft"]),
-])
-def test_mistakes_are_refused(changed, parts, tmp_path):
-    assert_refused(run(CONFIG, tmp_path / "out", {**SHORT, **changed}), *parts, out=tmp_path / "out")
-
-
-def test_a_full_disk_ends_in_one_line_and_is_resumed(results, tmp_path):
-    """The curve over time is the largest file."""
-    size = (results / "replay.csv").stat().st_size // 2
-    assert all(path.stat().st_size < size for path in results.iterdir() if path.name != "replay.csv")
-    assert_refused(run(CONFIG, tmp_path / "out", SHORT, preexec_fn=no_file_beyond(size)), "cannot write", "replay.csv")
-    succeeded(run(CONFIG, tmp_path / "out", SHORT, "--resume"))
-    assert (tmp_path / "out" / "replay.csv").read_bytes() == (results / "replay.csv").read_bytes()
-
-
-@pytest.mark.parametrize("name", ["replay.csv", "hits.csv"])
-def test_merging_loses_no_table_and_a_lost_one_is_found(trace, tmp_path, name):
-    whole, merged = tmp_path / "whole", tmp_path / "merged"
-    cells_of(CONFIG, whole, of_trace(trace), {"sweep.variants": VARIANTS})
-    succeeded(kvlab("merge", whole, "--out", merged, "--no-plots"))
-    assert (merged / name).read_bytes() == (whole / name).read_bytes()
-    assert "finding" not in kvlab("check-results", merged).stdout
-    lines = (merged / name).read_text().splitlines(keepends=True)
-    (merged / name).write_text("".join(line for line in lines if "paged/f16" not in line))
-    for lost in (merged / name, merged / name):
-        done = kvlab("check-results", merged)
-        assert done.returncode == 1 and re.search(rf"finding: {name} lacks the rows of '.*'", done.stdout), done.stdout
-        assert_refused(kvlab("merge", merged, "--out", tmp_path / "again"), name, "lacks the rows", out=tmp_path / "again")
-        lost.unlink(missing_ok=True)

@@ -149,14 +149,6 @@ def test_the_list_is_searched_by_words():
     assert claims_in(listed("blocks of 16 tokens, served")) == ["vllm/waste"]  # in a figure's name
 
 
-@pytest.mark.parametrize("words, message", [
-    (["trackt"], "no claim contains 'trackt'; did you mean 'tract'?"),
-    (["tract", "zipf"], "no claim contains all of these words"),
-])
-def test_a_search_without_a_hit_is_one_line(words, message):
-    assert_refused(kvlab("reproduce", "--list", *words), message)
-
-
 MODEL = HOME / "configs/models/kvlab-recall-1m"
 
 
@@ -185,21 +177,6 @@ def test_a_model_of_ones_own_takes_the_place_of_the_claims(tmp_path):
     committed = {row["figure"]: row for row in table(HOME / "results/epyc-2core/reproduce/claims.csv") if row["claim"] == "int8"}
     changed = [row["figure"] for row in table(out / "claims.csv") if row["measured"] != committed[row["figure"]]["measured"]]
     assert len(changed) == 1, changed
-
-
-@pytest.mark.parametrize("arguments, message", [
-    (["003/round-trip", "--model", MODEL], "--model has no use: no run of these claims reads a model"),
-    (["003/int8", "--model", "gpt2"], "[run.real_bits]: model 'gpt2' does not exist, neither here nor in"),
-    (["005"], "'005' names no claim file; there are 000-design-answer"),
-    (["00"], "'00' names several claim files"),
-    (["tract"], "claims contain it: 003-tract-in-place/update"),
-    (["tract"], "; did you mean '003-tract-in-place'?"),
-    (["kivi/axes"], "did you mean 'axis'?"),
-    (["001/nothing"], "'nothing' is no claim of"),
-    (["missing.toml"], "claim file 'missing.toml' does not exist"),
-])
-def test_a_name_that_is_none_is_one_line(arguments, message, tmp_path):
-    assert_refused(reproduce(*arguments, "--out", tmp_path / "out"), message, out=tmp_path / "out")
 
 
 def test_a_bad_claim_file_is_one_line_with_its_place(claims, tmp_path):

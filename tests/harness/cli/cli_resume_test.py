@@ -1,42 +1,15 @@
 """Runs that are killed, stopped and resumed."""
 
 import json
-import random
 import signal
 import subprocess
-import time
 
 import pytest
 from program import (
-    ENV, PROGRAM, TIMEOUT_S, assert_complete, assert_refused, cells_by_key, change_json, cut_lines, lines_by_cell, run, start, succeeded,
-    table,
+    ENV, PROGRAM, TIMEOUT_S, assert_complete, assert_refused, cells_by_key, change_json, cut_lines, run, start, succeeded, table,
 )  # fmt: skip
 
 LONG = {"measure.repetitions": 200, "measure.steps": 64}
-
-
-def test_resume_after_kills_at_random_moments(config, timed_results, tmp_path):
-    whole, seconds = timed_results
-    draw = random.Random(7)
-    killed = 0
-    for trial in range(12):
-        folder = tmp_path / str(trial)
-        for kill in range(3):
-            child = start(config, folder, *["--resume"] * (kill > 0))
-            time.sleep(draw.uniform(0, 0.8 * seconds))
-            child.kill()
-            error = child.communicate()[1]
-            assert child.returncode in (-signal.SIGKILL, 0), error
-            killed += child.returncode != 0
-            before = lines_by_cell(folder / "cells.csv") if (folder / "cells.csv").exists() else {}
-            samples = lines_by_cell(folder / "samples.csv") if before else {}
-        succeeded(run(config, folder, "--resume"))
-        assert_complete(folder, whole)
-        after, after_samples = lines_by_cell(folder / "cells.csv"), lines_by_cell(folder / "samples.csv")
-        for cell, line in before.items():
-            assert after[cell] == line  # byte for byte
-            assert after_samples.get(cell) == samples.get(cell)
-    assert killed >= 6  # else nothing was tried
 
 
 @pytest.mark.parametrize("name", ["cells.csv", "samples.csv", "growth.csv"])
@@ -59,12 +32,6 @@ def test_finished_work_says_nothing_of_the_time_left(config, results, copy):
     (copy / "cells.csv").write_text("".join(rows[:-count]))
     told = [line for line in succeeded(run(config, copy, "--resume")).stderr.splitlines() if line.startswith("[")]
     assert told and all(line.startswith("[4/4]") for line in told) and "left" not in told[0]
-
-
-def test_resume_of_a_finished_run_changes_no_row(config, results, copy):
-    succeeded(run(config, copy, "--resume"))
-    for name in ("cells.csv", "samples.csv", "growth.csv", "config.toml", "benchmark.json"):
-        assert (copy / name).read_bytes() == (results / name).read_bytes(), name
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -1,9 +1,8 @@
 """`experiment = "serve"`: requests answered by a model over real caches, and what can go wrong meanwhile."""
 
-import signal
 
 import pytest
-from program import HOME, TIMEOUT_S, assert_refused, cells_of, kvlab, no_file_beyond, run, start, succeeded, table
+from program import HOME, cells_of, kvlab, run, table
 
 MODEL = HOME / "configs/models/kvlab-recall-1m"
 BYTES_A_TOKEN = 6 * 2 * 2 * 32 * 2  # of the model's cache in f16
@@ -91,38 +90,3 @@ def test_a_small_room_preempts_and_changes_no_answer(config, tmp_path):
     assert row["status"] == "ok", row["reason"]
     assert int(row["held_peak_bytes"]) <= int(row["room_bytes"])
     assert int(row["preemptions"]) > 0
-
-
-def test_an_interrupted_run_goes_on(config, tmp_path):
-    points = {"serve.arrivals": ["poisson(200)", "poisson(100)", "poisson(50)"], "measure.repetitions": 3}
-    child = start(config, tmp_path / "out", points)
-    for line in child.stderr:
-        if line.startswith("[2/"):
-            break
-    child.send_signal(signal.SIGINT)
-    child.communicate(timeout=TIMEOUT_S)
-    assert child.returncode == 130
-    before = {row["cell"]: row for row in table(tmp_path / "out" / "cells.csv")}
-    assert 2 <= len(before) < 6
-    succeeded(run(config, tmp_path / "out", "--resume", points))
-    after = {row["cell"]: row for row in table(tmp_path / "out" / "cells.csv")}
-    assert len(after) == 6 and all(after[cell] == row for cell, row in before.items())
-
-
-def test_a_full_disk_ends_the_run_in_one_line(config, tmp_path):
-    done = run(config, tmp_path / "out", preexec_fn=no_file_beyond(3000))
-    assert_refused(done, "cannot write", "File too large")
-    assert not (tmp_path / "out" / "cells.csv").exists()
-
-
-@pytest.mark.parametrize(("changed", "parts"), [
-    ({"serve.batching": ["sometimes"]}, ["batching 'sometimes'", "static", "whole", "128"]),
-    ({"serve.sharing": ["perhaps"]}, ["'perhaps' is neither"]),
-    ({"serve.context": 5000}, ["5000 tokens are past the model's rotary table of 1024 positions"]),
-    ({"serve.arrivals": ["trace"]}, ["arrivals", "needs a trace"]),
-    ({"serve.room": ["plenty"]}, ["plenty"]),
-])  # fmt: skip
-def test_mistakes_are_refused_before_anything_is_written(config, changed, parts, tmp_path):
-    assert_refused(run(config, tmp_path / "out", changed), *parts, out=tmp_path / "out")
-
-

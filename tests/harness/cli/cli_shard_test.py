@@ -5,14 +5,9 @@ import re
 import shutil
 
 import pytest
-from program import (
-    assert_refused, assert_same_cells, cells_by_key, change_json, change_row, kvlab, no_file_beyond, run, succeeded, table, write_table,
-)  # fmt: skip
+from program import assert_refused, cells_by_key, change_json, change_row, kvlab, no_file_beyond, run, succeeded, table, write_table
 
 SHARDS = 3
-EXACT = re.compile(r"bytes_|err_|kept_tokens$|status$|variant$")
-
-
 @pytest.fixture(scope="module")
 def shards(config, tmp_path_factory):
     top = tmp_path_factory.mktemp("shards")
@@ -42,27 +37,6 @@ def as_of_another_host(folder, host):
     change_environment(folder, host=host)
 
 
-def test_merged_shards_have_the_cells_of_an_unsharded_run(shards, results, tmp_path):
-    parts = [set(cells_by_key(folder)) for folder in shards]
-    assert sum(map(len, parts)) == len(set.union(*parts))
-    assert sum(bool(part) for part in parts) > 1
-    succeeded(merge(shards, tmp_path / "merged"))
-    assert_same_cells(tmp_path / "merged", results)
-    merged, alone = cells_by_key(tmp_path / "merged"), cells_by_key(results)
-    for cell, row in merged.items():
-        for column in filter(EXACT.match, row):
-            if column != "bytes_device_peak":
-                assert row[column] == alone[cell][column], (cell, column)
-    names = lambda where: {b["name"] for b in json.loads((where / "benchmark.json").read_text())["benchmarks"]}
-    assert names(tmp_path / "merged") == names(results)
-
-
-def test_the_order_of_folders_changes_nothing(shards, tmp_path):
-    succeeded(merge(shards, tmp_path / "a"))
-    succeeded(merge(shards[::-1], tmp_path / "b"))
-    assert (tmp_path / "a" / "cells.csv").read_text() == (tmp_path / "b" / "cells.csv").read_text()
-
-
 def test_a_point_stays_with_its_baseline_and_its_aa_test(shards):
     for folder in shards:
         cells = cells_by_key(folder)
@@ -83,19 +57,9 @@ def test_shards_are_listed(config, shards):
         assert len(lines) == len(points) + 1  # and its sum
 
 
-@pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b", "1/", "-1/2"])
-def test_bad_shards_are_refused(config, tmp_path, shard):
-    assert_refused(run(config, tmp_path / "out", f"--shard={shard}"), "--shard", "i from 1 to n", out=tmp_path / "out")
-
-
 def test_a_shard_resumes_as_that_shard_alone(config, copies):
     succeeded(run(config, copies[0], "--shard", f"1/{SHARDS}", "--resume"))
     assert_refused(run(config, copies[0], "--shard", f"2/{SHARDS}", "--resume"), "--resume", "shard was", "1/3", "2/3")
-
-
-def test_a_missing_shard_is_named(shards, tmp_path):
-    assert_refused(merge(shards[:-1], tmp_path / "out"), "3/3", "missing", "--partial")
-    succeeded(merge(shards[:-1], tmp_path / "out", "--partial"))
 
 
 @pytest.mark.parametrize("name", ["cells.csv", "samples.csv", "growth.csv"])

@@ -3,10 +3,7 @@ all appends."""
 
 import csv
 import io
-import json
 import shutil
-from collections import defaultdict
-from statistics import median
 
 import pytest
 from program import REPETITIONS, by_variant, kvlab, run, succeeded, table
@@ -83,25 +80,3 @@ def test_an_earlier_folder_gains_the_whole_models_columns(measured, tmp_path):
     (copy / "cells.csv").write_text((copy / "cells.csv").read_text().replace(of(folder, "decode")["contiguous"]["model_bytes"], "17"))
     done = kvlab("check-results", copy)
     assert done.returncode != 0 and "model_bytes is 17, and the closed form gives" in done.stdout + done.stderr
-
-
-def test_the_time_of_all_appends_is_the_sum_of_the_steps(measured):
-    """By growth.csv and by what benchmark.json keeps of it; reallocations are a part of it."""
-    _, folder, _ = measured
-    sums = defaultdict(float)
-    for row in table(folder / "growth.csv"):
-        sums[row["cell"], row["repetition"]] += float(row["append_us"]) + float(row["view_us"])
-    kept = defaultdict(list)
-    for entry in json.loads((folder / "benchmark.json").read_text())["benchmarks"]:
-        kept[entry["name"]].append(entry["real_time"])
-    rows = of(folder, "growth")
-    totals = {}
-    for name, row in rows.items():
-        own = [total for (cell, _), total in sums.items() if cell == row["cell"]]
-        totals[name] = float(row["append_total_us"])
-        assert totals[name] == pytest.approx(median(own), rel=1e-6) and len(own) == REPETITIONS
-        assert sorted(kept[row["cell"] + " append_total"]) == pytest.approx(sorted(own), rel=1e-6)
-    for name in ("doubling", "concat"):
-        assert float(rows[name]["append_total_ratio_p50"]) == pytest.approx(totals[name] / totals["contiguous"], rel=1e-6)
-    assert rows["contiguous"]["append_total_ratio_p50"] == ""
-    assert totals["concat"] > 2 * totals["contiguous"]

@@ -1,7 +1,9 @@
 """Runs that several files look at: made once a process, and changed only in copies."""
 
 import shutil
+import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from program import CONFIG, DATA, convert, run, succeeded
@@ -37,6 +39,14 @@ def cold_results(config, tmp_path_factory):
         "sweep.variants": ["contiguous", "contiguous/q8_0", "contiguous/f16"], "measure.cold_steps": 3,
     }))  # fmt: skip
     return folder
+
+
+@pytest.fixture(scope="session")
+def file_operations(tmp_path_factory):
+    """A library that counts a command's file operations, and ends or refuses one of them; see program.counted."""
+    library = tmp_path_factory.mktemp("file_operations") / "count.so"
+    subprocess.run(["cc", "-shared", "-fPIC", Path(__file__).with_name("file_operations.c"), "-o", library], check=True)
+    return library
 
 
 @pytest.fixture

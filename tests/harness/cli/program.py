@@ -7,6 +7,7 @@ import os
 import re
 import resource
 import subprocess
+import tempfile
 from functools import lru_cache
 from pathlib import Path
 
@@ -82,6 +83,15 @@ def succeeded(done):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "internal error" not in done.stderr, done.stderr
     return done
+
+
+def counted(library, words, kill=0, full=0, home=HOME, letters="ocwrs"):
+    """A command, killed at its so many-th file operation, or on a disk that is full from there on; and a letter for each of them."""
+    with tempfile.NamedTemporaryFile() as counter:
+        env = {**ENV, "LD_PRELOAD": str(library), "FILES_COUNTER": counter.name, "FILES_COUNTED": letters,
+               "FILES_KILL": str(kill), "FILES_FULL": str(full), "ASAN_OPTIONS": "verify_asan_link_order=0", "KVLAB_HOME": str(home)}  # fmt: skip
+        done = subprocess.run([str(word) for word in words], env=env, capture_output=True, text=True, timeout=TIMEOUT_S, start_new_session=True)
+        return done, Path(counter.name).read_text()
 
 
 def cells_of(config, out, *args, **options):

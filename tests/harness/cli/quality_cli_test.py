@@ -1,11 +1,10 @@
 """The experiments that run a model, as users meet them: the config that comes with kvlab, and what is refused."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
-from program import ENV, HOME, assert_refused, by_variant, cut_lines, kvlab, results_of, succeeded, table
+from program import ENV, HOME, assert_refused, by_variant, kvlab, results_of, succeeded, table
 from program import run as run_config
 
 CONFIG = HOME / "configs" / "quality.toml"
@@ -210,14 +209,6 @@ def test_the_config_as_run_names_the_projects_files_as_the_project_does(results)
     assert str(HOME) not in (results / "config.toml").read_text()
 
 
-def test_resume_keeps_whole_blocks_and_their_texts(results, tmp_path):
-    out = shutil.copytree(results, tmp_path / "out")
-    cut_lines(out / "cells.csv", 3)  # a part of the last sweep point is lost
-    assert len(cells_of(out, "--resume")) == len(table(results / "cells.csv"))
-    for name in ("texts.csv", "positions.csv"):
-        assert (out / name).read_text() == (results / name).read_text()
-
-
 def test_chunks_say_so_and_prove_it(results, tmp_path):
     for decode, chunked in zip(rows_of(results, "quality"), cells_of(tmp_path / "out", experiment="quality", quality__step_tokens=8), strict=True):
         assert decode["arm"] == decode["chunk_max_diff"] == ""
@@ -285,30 +276,6 @@ def test_texts_of_a_prompt_that_is_cut(tmp_path):
     rows = cells_of(tmp_path / "out", experiment="generate",
                     generate__variants=["segmented(rows=16)/snapkv(budget=12,window=4)", "contiguous/kivi(bits=2,residual=0)"])  # fmt: skip
     assert {row["status"] for row in rows} == {"ok"}
-
-
-@pytest.mark.parametrize("changed, parts", [
-    ({"quality.seq_len": 1025}, ["quality", "1025 tokens are past the model's rotary table of 1024 positions: give quality.seq_len at most 1024"]),
-    ({"recall.distance": 1000}, ["recall", "1055 tokens", "rotary table of 1024", "recall.distance and recall.passage together at most 985"]),
-    ({"quality.seq_len": 1000, "quality.batch": 11}, ["sample.txt has", "11 windows of 1000 need 11001"]),
-    ({"quality.prompt": 40}, ["a prompt of 40 tokens leaves nothing of 40"]),
-    ({"recall.distance": 10}, ["distance 10 is shorter than the passage of 16"]),
-    ({"recall.passage": 9}, ["passage must be more than the 9 tokens that identify a copy"]),
-    ({"recall.passages": '"songs"'}, ["passages is 'songs'; known: random, text"]),
-    ({"generate.temperature": -1}, ["temperature must be a number from 0"]),
-    ({"quality.step_tokens": 0}, ["step_tokens must be from 1"]),
-    ({"quality.workload": '"gaussian"'}, ["'quality' runs a model, but its workload is 'gaussian'"]),
-    ({"workload.text_from": 1000000}, ["workload.text_from skips 1000000 tokens of a text of", "skip fewer"]),
-    ({"workload.text_from": 10000, "quality.seq_len": 1000}, ["sample.txt from token 10000 on has", "need"]),
-    ({"workload.text": '"nowhere.txt"'}, ["nowhere.txt", "does not exist"]),
-    ({"workload.text": '["README.md", "nowhere.txt"]'}, ["nowhere.txt", "does not exist"]),
-    ({"workload.text": '["README.md", "README.md"]'}, ["text", "README.md", "twice"]),
-    ({"workload.text": '["README.md", "configs/README.md"]'}, ["'README.md' and", "configs/README.md', which would both be 'README' in tables"]),
-    ({"workload.tokenizer": '"configs/quality.toml"'}, ["configs/quality.toml"]),
-    ({"workload.model": '"configs/quality.toml"'}, ["configs/quality.toml"]),
-])
-def test_what_the_model_cannot_do_is_refused_before_anything_is_written(tmp_path, changed, parts):
-    assert_refused(run(tmp_path / "out", **changed), *parts, out=tmp_path / "out")
 
 
 def test_another_model_needs_its_own_tokenizer(tmp_path):

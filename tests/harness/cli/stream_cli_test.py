@@ -2,8 +2,7 @@
 
 import math
 
-import pytest
-from program import HOME, assert_refused, results_of, succeeded, table
+from program import HOME, results_of, succeeded, table
 from program import run as run_config
 
 SHORT = {
@@ -47,12 +46,3 @@ def test_chunks_change_nothing(results, tmp_path):
     succeeded(run(tmp_path / "out", {"stream.step_tokens": 1}))
     for one, other in zip(table(results / "cells.csv"), table(tmp_path / "out" / "cells.csv")):
         assert abs(float(one["loss"]) - float(other["loss"])) < 1e-4
-
-
-@pytest.mark.parametrize("changed, said", [
-    ({"stream.seq_len": 200000}, "window of 200000 needs 200001"),
-    ({"stream.recompute": [2000]}, "at most the model's trained context, 1024"),
-    ({"stream.stride": 65}, "at least the stride, 65 tokens"),
-])
-def test_what_cannot_be_read_is_refused(changed, said, tmp_path):
-    assert_refused(run(tmp_path / "out", changed), said, out=tmp_path / "out")

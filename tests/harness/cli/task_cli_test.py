@@ -205,24 +205,6 @@ def test_a_verdict_that_is_not_of_its_questions_is_found(tasks):
     assert done.returncode == 1 and f"'{rows[1]['cell']}': verdict is 'not_found_worse', and all cells together give 'worse'" in done.stdout
 
 
-@pytest.mark.parametrize(("settings", "message"), [
-    ({"task.task": "needle"}, "no task 'needle'; known: single, keys, two, queries, values, lookup, variables, words, copy"),
-    ({"task.query": "never"}, "'never' is neither \"before\" nor \"after\""),
-    ({"task.template": "alpaca"}, "'alpaca' is neither \"plain\" nor \"chatml\""),
-    ({"task.template": "chatml"}, "template chatml: the model's tokenizer has no token <|im_end|>"),
-    ({"task.depth": "[110]"}, "depth 110 is beyond the text's end: give percent, at most 100"),
-    ({"task.floor": 2}, "floor"),
-    ({"task.seq_len": 100}, "tokens more than the 101 there are"),
-    ({"task.seq_len": 2000}, "2000 tokens are past the model's rotary table of 1024 positions"),
-    ({"task.batch": 4000}, "4000 windows of 640 need"),
-])  # fmt: skip
-def test_mistakes_are_refused_in_one_line(tmp_path, settings, message):
-    config = tmp_path / "c.toml"
-    config.write_text(CONFIG)
-    assert_refused(run(config, tmp_path / "run", settings), message)
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_text_of_ids_alone_asks_for_a_tokenizer(tmp_path):
     config, ids = tmp_path / "c.toml", tmp_path / "ids.u16"
     model = shutil.copytree(HOME / "configs/models/kvlab-recall-1m", tmp_path / "model", ignore=shutil.ignore_patterns("tokenizer*"))

@@ -31,27 +31,5 @@ TEST(Braces, KeepTheCommasOfParameters) {
             (Texts{"contiguous/ring(window=64,sinks=4)", "contiguous/full"}));
 }
 
-TEST(Braces, AreRefusedInOneLine) {
-  const auto refused = [](const std::string& text) -> std::string {
-    try {
-      config::expand_braces(text);
-    } catch (const std::invalid_argument& e) {
-      return e.what();
-    }
-    return "";
-  };
-  EXPECT_EQ(refused("{f16,{q8_0,q4_0}}"),
-            "braces inside braces are not known; write them as variants of their own");
-  EXPECT_EQ(refused("paged(block={1,8)"), "a '{' has no '}'");
-  EXPECT_EQ(refused("paged(block=1,8})"), "a '}' has no '{' before it");
-  for (const char* empty : {"{}", "{ }", "{f16,}", "{,f16}", "{f16, ,q8_0}"})
-    EXPECT_NE(refused(std::string("concat/") + empty).find("has an empty item; a list is as {f16,q8_0}"),
-              std::string::npos)
-        << empty;
-  std::string many;
-  for (int i = 0; i < 4; ++i) many += "{0,1,2,3,4,5,6,7,8,9}";
-  EXPECT_EQ(refused(many), "its lists make more than 1000 variants");
-}
-
 }  // namespace
 }  // namespace kv

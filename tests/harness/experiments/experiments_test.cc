@@ -40,19 +40,6 @@ TEST(Placeholder, StandsForWhatItSays) {
   EXPECT_EQ(config::substitute_budget("{budget}{budget}", 7), "77");
 }
 
-TEST(Placeholder, RefusesWhatIsNoNumberOfRows) {
-  const auto refused = [](const std::string& text, int64_t budget) {
-    return message_of([&] { config::substitute_budget(text, budget); });
-  };
-  EXPECT_EQ(refused("{budget/3}", 64), "{budget/3} is not a whole number at a budget of 64");
-  EXPECT_EQ(refused("{budget-64}", 64), "{budget-64} is below 1 at a budget of 64");
-  EXPECT_EQ(refused("window={budget", 64), "a '{' has no '}'");
-  for (const char* text : {"{}", "{size}", "{budgets}", "{budget*2}", "{budget/}", "{budget/0}", "{budget-x}",
-                           "{budget-1.5}", "{budget/-2}", "{ budget}", "{budget - 4}"}) {
-    EXPECT_NE(refused(text, 64).find("is not known"), std::string::npos) << text;
-  }
-}
-
 // A replay has no workload to ask for the model's shape, and a run out of memory needs the cells of its points.
 TEST(SweepPoint, WithoutAWorkloadHasCells) {
   const config::Config config = experiments::load_config("configs/replay.toml", {});
@@ -111,18 +98,6 @@ TEST_F(Experiments, VariantsAreExpandedOverBudgets) {
   EXPECT_EQ(axes.variants[2].print(), "contiguous/tova(budget=16)");
   EXPECT_EQ(axes.series, (std::vector<std::string>{"contiguous", "contiguous/tova(budget={budget})",
                                                    "contiguous/tova(budget={budget})"}));
-  const std::string head = "experiment = 'budget'\nsweep.seq_len = 64\nsweep.variants = ";
-  const auto refused = [&](const std::string& text) { return message_of([&] { config(head + text); }); };
-  EXPECT_NE(refused("['contiguous/tova(budget={budget})']\n").find("there is no axis budget"),
-            std::string::npos);
-  EXPECT_NE(
-      refused("['contiguous/tova(budget={budget/3})']\nsweep.budget = 8\n")
-          .find("variants has a mistake in 'contiguous/tova(budget={budget/3})': {budget/3} is not a whole"),
-      std::string::npos);
-  EXPECT_NE(refused("['contiguous/tova(budget={budget})', 'contiguous/tova(budget=8)']\nsweep.budget = 8\n")
-                .find("names 'contiguous/tova(budget=8)' twice"),
-            std::string::npos);
-  EXPECT_NE(refused("['contiguous']\nsweep.budget = [8, 8]\n").find("names 8 twice"), std::string::npos);
 }
 
 TEST_F(Experiments, BudgetHoldsErrorsAgainstBytes) {

@@ -43,15 +43,6 @@ class Experiment : public testing::Test {
     options.progress = [](int, int, const std::string&, double, double) {};
     return experiments::run_config(load(text), options).cells;
   }
-  std::string mistake(const std::string& text) {
-    try {
-      load(text);
-    } catch (const std::invalid_argument& e) {
-      return e.what();
-    }
-    return "none";
-  }
-
   const fs::path folder_ =
       fs::temp_directory_path() /
       ("kvlab_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) + "_" +
@@ -309,39 +300,12 @@ TEST(RequestLengths, ComeFromTraces) {
   };
   EXPECT_EQ(draw("a.csv"), (std::vector<int64_t>{418, 418}));
   EXPECT_EQ(draw("m.jsonl"), (std::vector<int64_t>{15, 15}));
-  const auto refusal_of = [&](const char* name, const std::string& text) {
-    std::ofstream(folder / name) << text;
-    return message_of([&] { draw(name); });
-  };
   // The last line may lack its line feed.
   std::ofstream(folder / "cut.csv") << "TIMESTAMP,ContextTokens,GeneratedTokens\n0,3,4";
   EXPECT_EQ(draw("cut.csv"), (std::vector<int64_t>{7, 7}));
-  const std::string head = "TIMESTAMP,ContextTokens,GeneratedTokens\n";
-  for (const char* line : {"0,-5,10\n", "0,1e30,1\n", "0,nan,1\n"})
-    EXPECT_TRUE(refusal_of("t.csv", head + "0,1,1\n" + line).find("t.csv:3: ") != std::string::npos) << line;
-  for (const char* numbers : {R"("input_length": -5, "output_length": 10)",
-                              R"("input_length": 9223372036854775807, "output_length": 9223372036854775807)"})
-    EXPECT_TRUE(
-        refusal_of("t.jsonl", "{\"timestamp\": 0, " + std::string(numbers) + "}\n").find("t.jsonl:1: ") !=
-        std::string::npos)
-        << numbers;
   EXPECT_THROW(draw("bad.jsonl"), std::invalid_argument);
   EXPECT_THROW(draw("absent.csv"), std::invalid_argument);
   fs::remove_all(folder);
-}
-
-TEST_F(Experiment, MistakesInTheirAxesAreRefused) {
-  const std::string batch =
-      "experiment = \"batch\"\n[model]\nq_heads = 1\nhead_dim = 8\n[sweep]\nvariants = \"contiguous\"\n";
-  EXPECT_NE(mistake(batch).find("batch.lengths is missing"), std::string::npos) << mistake(batch);
-  for (const char* lengths : {"zipf", "uniform(16)", "uniform(9,8)", "0,5", "5,,6", "5;6", "", "16,32,"}) {
-    const std::string what = mistake(batch + "lengths = \"" + lengths + "\"\n");
-    EXPECT_NE(what.find("sweep.lengths has a mistake"), std::string::npos) << lengths << ": " << what;
-    EXPECT_EQ(what.find('\n'), std::string::npos) << what;
-  }
-  EXPECT_NE(mistake(batch + "lengths = [\"5\", \"5\"]\n").find("twice"), std::string::npos);
-  const std::string chunk = mistake(prefill_config("[\"contiguous\"]", "[prefill]\nchunk = 0\n"));
-  EXPECT_NE(chunk.find("prefill.chunk must be from 1"), std::string::npos) << chunk;
 }
 
 }  // namespace

@@ -93,50 +93,11 @@ TEST_F(Traces, OfJsonAreLinesOrOneArray) {
   EXPECT_NE(refusal("t.json", "[" + a + ", 3]").find("t.json:2: not a JSON object"), std::string::npos);
 }
 
-TEST_F(Traces, NameTheKeyThatIsMissingAndRefuseParts) {
-  EXPECT_NE(refusal("t.jsonl", R"({"delay": 3, "input_length": 7, "output_length": 5})")
-                .find("'timestamp' is missing"),
-            std::string::npos);
-  EXPECT_NE(
-      refusal("t.jsonl", R"({"timestamp": 3, "input_length": 7.5, "output_length": 5})").find("7.5 tokens"),
-      std::string::npos);
-}
-
-TEST_F(Traces, NameTheLineThatIsNone) {
-  const std::string csv = "TIMESTAMP,ContextTokens,GeneratedTokens\n1,5,5\n";
-  for (const char* line : {"2,5\n", "2,5,5,5\n", "2,five,5\n", "2,-5,10\n", "2,1e30,1\n", "2,nan,1\n",
-                           "2,0,0\n", "soon,5,5\n", "2023-13-01 00:00:00,5,5\n", "2023-11-16 25:00:00,5,5\n",
-                           "0.5,5,5\n", "2,\"5,5\n", "inf,5,5\n", "\n2,5,5\n"})
-    EXPECT_NE(refusal("t.csv", csv + line).find("t.csv:3: "), std::string::npos) << line;
-  const std::string json =
-      "{\"timestamp\": 9, \"input_length\": 5, \"output_length\": 5, \"hash_ids\": [1]}\n";
-  for (const char* line :
-       {"{\n", "[]\n", "\n[]\n", "{\"timestamp\": 9, \"input_length\": 5}\n",
-        "{\"timestamp\": 8, \"input_length\": 5, \"output_length\": 5}\n",
-        "{\"timestamp\": 9, \"input_length\": 513, \"output_length\": 5, \"hash_ids\": [1]}\n",
-        "{\"timestamp\": 9, \"input_length\": 5, \"output_length\": 5, \"hash_ids\": [\"x\"]}\n",
-        "{\"timestamp\": \"9\", \"input_length\": 5, \"output_length\": 5}\n"})
-    EXPECT_NE(refusal("t.jsonl", json + line).find("t.jsonl:2: "), std::string::npos) << line;
-  EXPECT_NE(refusal("t.jsonl", json + "{\"timestamp\": x}\n").find("t.jsonl:2: column 15: not JSON: "),
-            std::string::npos);
-  EXPECT_NE(refusal("h.csv", "time,a,b\n1,2,3\n").find("its columns are not"), std::string::npos);
-  EXPECT_THROW(RequestTrace((folder_ / "absent.csv").string()), std::invalid_argument);
-}
-
 TEST_F(Traces, MayBeginWithAByteOrderMarkAndEndWithBlankLines) {
   const std::string mark = "\xEF\xBB\xBF";
   EXPECT_EQ(read("t.csv", mark + "TIMESTAMP,ContextTokens,GeneratedTokens\r\n1,5,5\r\n\r\n \n").size(), 1u);
   EXPECT_EQ(
       read("t.jsonl", mark + "{\"timestamp\": 9, \"input_length\": 5, \"output_length\": 5}\n\n").size(), 1u);
-}
-
-TEST_F(Traces, GoForwardsFromLineToLine) {
-  // Later than the first and earlier than the line above it.
-  EXPECT_NE(refusal("c.csv",
-                    "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-30 23:00:00.0,1,1\n"
-                    "2023-11-30 23:00:09.0,1,1\n2023-11-30 23:00:05.0,1,1\n")
-                .find("before that of the line above"),
-            std::string::npos);
 }
 
 }  // namespace
