@@ -13,8 +13,8 @@ std::vector<Spec> machines() {
        {"tiered(hot=100,warm=400)", "tiered(hot=1,warm=0)/q8_0", "tiered(hot=600,warm=0)/kivi",
         "tiered(hot=100,warm=600,warm_codec=q8_0,disk_codec=q4_0)",
         "tiered(hot=100,warm=600,warm_codec=q8_0)/f16", "tiered(hot=100,warm=600,disk_codec=token)/f16",
-        "tiered(hot=1,warm=0)/f16/quest", "paged(block=4,pool=40)", "paged(block=4,pool=24)",
-        "paged(block=4,pool=40,segment=5)", "paged(block=4,pool=40,segment=5,order=shuffled)"})
+        "tiered(hot=1,warm=0)/f16/quest", "paged(block=4,pool=20)", "paged(block=4,pool=12)",
+        "paged(block=4,pool=20,segment=5)", "paged(block=4,pool=20,segment=5,order=shuffled)"})
     specs.push_back(parse_spec(text));
   return specs;
 }
@@ -31,7 +31,7 @@ TEST_P(CacheMachine, EverySequenceIsThatOfAReplay) {
   uint64_t seed = wanted ? std::strtoull(wanted, nullptr, 10) : 1;
   for (const char c : GetParam().print()) seed = (seed ^ static_cast<uint64_t>(c)) * 0x100000001b3;
   for (size_t game = 0; game < games && !HasFailure(); ++game)
-    EXPECT_EQ(shortest_failure(GetParam(), random_operations(seed + game, games == 12 ? 100 : 20)), "");
+    EXPECT_EQ(shortest_failure(GetParam(), random_operations(seed + game, games == 12 ? 400 : 20)), "");
 }
 
 }  // namespace

@@ -30,10 +30,10 @@ struct Operation {
 };
 
 inline std::vector<Operation> random_operations(uint64_t seed, size_t count) {
-  constexpr Kind kKinds[] = {Kind::kAdd,   Kind::kStep,     Kind::kStep, Kind::kStep,    Kind::kStep,
-                             Kind::kStep,  Kind::kStepAll,  Kind::kFork, Kind::kFork,    Kind::kTruncate,
-                             Kind::kSave,  Kind::kTruncate, Kind::kLoad, Kind::kCompact, Kind::kShare,
-                             Kind::kEvict, Kind::kRelease};
+  constexpr Kind kKinds[] = {Kind::kAdd,   Kind::kStep,     Kind::kStep,    Kind::kStep,    Kind::kStep,
+                             Kind::kStep,  Kind::kStepAll,  Kind::kFork,    Kind::kFork,    Kind::kTruncate,
+                             Kind::kSave,  Kind::kTruncate, Kind::kLoad,    Kind::kCompact, Kind::kShare,
+                             Kind::kEvict, Kind::kRelease,  Kind::kRelease, Kind::kRelease};
   std::mt19937_64 random(seed);
   std::vector<Operation> all{{Kind::kAdd, 0, 0}, {Kind::kStep, random(), random()}};
   while (all.size() < count) all.push_back({kKinds[random() % std::size(kKinds)], random(), random()});
