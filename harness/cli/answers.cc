@@ -19,24 +19,22 @@ using experiments::exactly;
 using experiments::Measured;
 using experiments::within;
 
-const experiments::RatioColumns& pace_columns(const Cell& row) {
+const results::Estimate& pace_columns(const Cell& row) {
   const experiments::Experiment* experiment = experiments::find_experiment(row[results::kExperiment]);
-  return experiment && row[experiment->pace->value] ? *experiment->pace : experiments::kStepRatio;
+  return experiment && row[*experiment->pace] ? *experiment->pace : measure::kRatioP50;
 }
 
 // Time relative to the baseline's. Repetitions drift together, so ratios are more exact than times.
 Measured pace_of(const Cell& row) {
   if (row[results::kVerdict] == "baseline" && (row[measure::kStepP50Us] || row[measure::kPrefillP50Us]))
     return exactly(1.0);
-  const experiments::RatioColumns& ratio = pace_columns(row);
-  return within(row[ratio.value], row[ratio.low], row[ratio.high]);
+  return within(row, pace_columns(row));
 }
 
 // The time itself: only where baselines differ, whose ratios cannot be compared, as of sweeps that share a sweep point.
 Measured time_of(const Cell& row) {
-  if (row[measure::kStepP50Us])
-    return within(row[measure::kStepP50Us], row[measure::kStepCiLowUs], row[measure::kStepCiHighUs]);
-  return within(row[measure::kPrefillP50Us], row[measure::kPrefillCiLowUs], row[measure::kPrefillCiHighUs]);
+  if (row[measure::kStepP50Us]) return within(row, measure::kStepP50Us);
+  return within(row, measure::kPrefillP50Us);
 }
 
 bool is_unreliable(const Cell* row) { return (*row)[results::kVerdict] == results::kUnreliable; }
@@ -75,7 +73,7 @@ std::string error_text(const Cell& row) { return error_measure(row).text(row); }
 std::string pace_text(const Cell& row) {
   if (row[results::kVerdict] == "baseline") return "the baseline itself";
   const Measured pace = pace_of(row);
-  return std::string(pace_columns(row).value.heading) + " " +
+  return std::string(pace_columns(row).heading) + " " +
          (pace.low == pace.high ? number(pace.value, "%.2f")
                                 : with_interval(pace.value, pace.low, pace.high, "%.2f"));
 }

@@ -82,19 +82,19 @@ std::vector<results::Row> results_of(const ChoiceTable& table) {
     row = row_of(table.question, candidate.spec);
     row[choose::kBytes] = candidate.bytes;
     row[choose::kCalibrated] = candidate.calibrated.value;
-    row[choose::kCalibratedLow] = candidate.calibrated.low();
-    row[choose::kCalibratedHigh] = candidate.calibrated.high();
+    row[choose::kCalibrated.low] = candidate.calibrated.low();
+    row[choose::kCalibrated.high] = candidate.calibrated.high();
     if (candidate.confirmed) {
       row[choose::kHeldOut] = candidate.confirmed->value;
-      row[choose::kHeldOutLow] = candidate.confirmed->low();
-      row[choose::kHeldOutHigh] = candidate.confirmed->high();
+      row[choose::kHeldOut.low] = candidate.confirmed->low();
+      row[choose::kHeldOut.high] = candidate.confirmed->high();
       row[choose::kHeldOutBound] =
           choose::upper_bound(*candidate.confirmed, static_cast<int>(table.confirmed.size()));
     }
     if (candidate.speed) {
       row[choose::kUserRate] = candidate.speed->value;
-      row[choose::kUserRateLow] = candidate.speed->low;
-      row[choose::kUserRateHigh] = candidate.speed->high;
+      row[choose::kUserRate.low] = candidate.speed->low;
+      row[choose::kUserRate.high] = candidate.speed->high;
     }
     row[choose::kAnswer] = answer_of(table, i);
   }

@@ -138,8 +138,8 @@ Speeds speeds_of(const ChoiceQuestion& question, const std::vector<std::string>&
   const std::vector<results::Row> cells = cells_of(question, timed);
   Speeds speeds{.finished = !cells.empty()};
   for (const results::Row& row : cells) {
-    const results::Number &p50 = row[measure::kStepP50Us], &low = row[measure::kStepCiLowUs],
-                          &high = row[measure::kStepCiHighUs];
+    const results::Number &p50 = row[measure::kStepP50Us], &low = row[measure::kStepP50Us.low],
+                          &high = row[measure::kStepP50Us.high];
     if (p50 && low && high) {
       speeds.by_spec[row[results::kVariant]] = {1e6 / *p50, 1e6 / *high, 1e6 / *low};
     } else {

@@ -142,7 +142,7 @@ Json columns() {
       own.push_back({{"name", c->name},
                      {"type", results::type_name(c->type)},
                      {"unit", c->unit},
-                     {"help", c->meaning},
+                     {"help", c->help()},
                      {"experiments", is_of_cells ? writers_of(*c) : std::vector<std::string>()}});
   };
   add(experiments::cell_table());

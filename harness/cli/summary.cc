@@ -25,7 +25,7 @@ size_t lines_of(const std::string& text) {
 std::string aa_line(const Cells& cells) {
   int tests = 0, decided = 0;
   for (const results::Row* row : cells) {
-    tests += results::is_aa_test(*row) && (*row)[measure::kRatioCiLow] && (*row)[measure::kRatioCiHigh];
+    tests += results::is_aa_test(*row) && (*row)[measure::kRatioP50.low] && (*row)[measure::kRatioP50.high];
     decided += measure::differs_from_itself(*row);
   }
   if (tests == 0) return "";

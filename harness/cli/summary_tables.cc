@@ -140,8 +140,7 @@ std::string drafts_table(const Cells& cells, size_t width) {
     }
     table.push_back({row_name(*row), number((*row)[measure::kDraftStaysMean], "%.2f"),
                      number((*row)[measure::kDraftStepP50Us], "%.1f"),
-                     with_interval((*row)[measure::kDraftRatioP50], (*row)[measure::kDraftRatioCiLow],
-                                   (*row)[measure::kDraftRatioCiHigh], "%.2f")});
+                     with_interval(*row, measure::kDraftRatioP50, "%.2f")});
   }
   return (table.size() < 2 ? "" : fitted(std::move(table), width)) + refused;
 }

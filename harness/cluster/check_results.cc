@@ -198,7 +198,7 @@ void check_times(const std::vector<results::Row>& cells, const measure::Repetiti
       else
         check.findings.push_back("'" + name + "' has a median in cells.csv and none in benchmark.json");
     }
-    if (!row[measure::kRatioCiLow] || !row[measure::kRatioConfidence]) continue;
+    if (!row[measure::kRatioP50.low] || !row[measure::kRatioConfidence]) continue;
     const std::string kind = row.number(kinds.front().p50) ? "" : " prefill";
     const auto found = find(row[results::kCell] + kind, row);
     auto baseline = medians.end();
@@ -208,8 +208,8 @@ void check_times(const std::vector<results::Row>& cells, const measure::Repetiti
     const math::Ratio ratio = math::ratio_of_medians(found->second, baseline->second);
     const math::ConfidenceInterval around = ratio.interval(*row[measure::kRatioConfidence]);
     ++check.ratios;
-    if (!agree(row[measure::kRatioP50], ratio.value) || !agree(row[measure::kRatioCiLow], around.low) ||
-        !agree(row[measure::kRatioCiHigh], around.high))
+    if (!agree(row[measure::kRatioP50], ratio.value) || !agree(row[measure::kRatioP50.low], around.low) ||
+        !agree(row[measure::kRatioP50.high], around.high))
       check.findings.push_back("'" + row[results::kCell] +
                                "': ratio_p50 and its interval are not those of benchmark.json");
   }

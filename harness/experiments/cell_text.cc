@@ -30,34 +30,26 @@ std::string held_text(const Row& row) {
          (row[results::kModelBytes] ? " (" + io::human_bytes(*row[results::kModelBytes]) + ")" : "");
 }
 
-std::string step_text(const Row& row) {
-  return with_interval(row[measure::kStepP50Us], row[measure::kStepCiLowUs], row[measure::kStepCiHighUs],
-                       "%.1f");
-}
+std::string step_text(const Row& row) { return with_interval(row, measure::kStepP50Us, "%.1f"); }
 
 // The share's interval is the time's, reversed: the slower, the smaller.
 std::string cold_share(const Row& row) {
   const std::optional<double> share = row[measure::kColdCeilingShare], time = row[measure::kColdAttendP50Us],
-                              low = row[measure::kColdCiLowUs], high = row[measure::kColdCiHighUs];
+                              low = row[measure::kColdAttendP50Us.low],
+                              high = row[measure::kColdAttendP50Us.high];
   if (!share || !time || !low || !high) return percent(share);
   const double scaled = 100 * *share * *time;
   return percent(share) + " (" + format("%.0f", scaled / *high) + "–" + format("%.0f", scaled / *low) + ")";
 }
 
-std::string cold_ratio(const Row& row) {
-  return with_interval(row[measure::kColdRatioP50], row[measure::kColdRatioCiLow],
-                       row[measure::kColdRatioCiHigh], "%.2f");
-}
+std::string cold_ratio(const Row& row) { return with_interval(row, measure::kColdRatioP50, "%.2f"); }
 
 std::string perplexity_text(const Row& row) {
   return number(row[measure::kPerplexity], "%.4g") +
          (row[measure::kPerplexitySe] ? " ± " + number(row[measure::kPerplexitySe], "%.2g") : "");
 }
 
-std::string loss_change(const Row& row) {
-  return with_interval(row[measure::kLossChange], row[measure::kLossChangeCiLow],
-                       row[measure::kLossChangeCiHigh], "%+.2g");
-}
+std::string loss_change(const Row& row) { return with_interval(row, measure::kLossChange, "%+.2g"); }
 
 std::string output_error_in_short(const Row& row) { return number(output_error(row), "%.1e"); }
 
@@ -94,6 +86,13 @@ std::string with_interval(const results::Number& value, const results::Number& l
   return text;
 }
 
+std::string with_interval(const Row& row, const results::Estimate& of, const char* pattern, double factor) {
+  const auto scaled = [&](const results::NumberColumn& column) {
+    return row[column] ? results::Number(factor * *row[column]) : results::Number();
+  };
+  return with_interval(scaled(of), scaled(of.low), scaled(of.high), pattern);
+}
+
 std::string row_name(const Row& row) {
   static const results::ColumnList arms = [] {
     results::ColumnList found = cell_table().columns;
@@ -124,14 +123,12 @@ std::vector<std::pair<std::string, Cells>> grouped(std::span<const results::Row*
   return groups;
 }
 
-const RatioColumns kStepRatio{measure::kRatioP50, measure::kRatioCiLow, measure::kRatioCiHigh};
-
-std::string verdict_text(const Row& row, const RatioColumns& ratio, const char* pattern) {
+std::string verdict_text(const Row& row, const results::Estimate& ratio, const char* pattern) {
   std::string verdict = row[results::kVerdict];
   const results::Number &low = row[ratio.low], &high = row[ratio.high];
-  if (verdict == "baseline" || !row[ratio.value]) return results::is_aa_test(row) ? "-" : verdict;
+  if (verdict == "baseline" || !row[ratio]) return results::is_aa_test(row) ? "-" : verdict;
   if (verdict != results::kUnreliable && low && high) verdict = math::text_of(math::compare({*low, *high}));
-  std::string text = with_interval(row[ratio.value], low, high, pattern);
+  std::string text = with_interval(row[ratio], low, high, pattern);
   if (!results::is_aa_test(row)) text += " " + verdict;
   return text + (row[measure::kNoise].empty() ? "" : ", noisy");
 }
@@ -140,15 +137,13 @@ const TableColumn kHeldText{"held (whole model)", held_text},
     kStepText{measure::kStepP50Us.heading, step_text, ", us (95 %)"},
     kErrorText{"error, rel. L2", output_error_in_short},
     kRatioText{measure::kRatioP50.heading, [](const Row&row) { return verdict_text(row); }},
-    kTokenBytesText{results::kHeldBytesPerToken.heading,
-                    [](const Row&row) { return number(row[results::kHeldBytesPerToken], "%.0f"); }},
+    kTokenBytesText{results::kHeldBytesPerToken.heading, shown<results::kHeldBytesPerToken, "%.0f">},
     kPerplexityText{measure::kPerplexity.heading, perplexity_text},
     kLossChangeText{
         measure::kLossChange.heading,
         [](const Row&row) { return row[results::kVerdict] == "baseline" ? "-" : loss_change(row); },
         ", nats (95 %)"},
-    kRateText{measure::kTokensPerS.heading,
-              [](const Row&row) { return number(row[measure::kTokensPerS], "%.0f"); }},
+    kRateText{measure::kTokensPerS.heading, shown<measure::kTokensPerS, "%.0f">},
     kVerdictText{"verdict", [](const Row&row) { return row[results::kVerdict]; }};
 
 const std::array<TableColumn, 6> kStepTable{kHeldText,
@@ -162,8 +157,7 @@ const std::array<TableColumn, 6> kReadingTable{
     kTokenBytesText,
     kPerplexityText,
     kLossChangeText,
-    TableColumn{measure::kKlMean.heading,
-                [](const Row& row) { return number(row[measure::kKlMean], "%.2e"); }},
+    TableColumn{measure::kKlMean.heading, shown<measure::kKlMean, "%.2e">},
     TableColumn{"same top token",
                 [](const Row& row) {
                   const results::Number& share = row[measure::kTop1Agreement];
@@ -173,8 +167,9 @@ const std::array<TableColumn, 6> kReadingTable{
 
 Measured exactly(const results::Number& value) { return {value, value, value}; }
 
-Measured within(const results::Number& value, const results::Number& low, const results::Number& high) {
-  return low && high ? Measured{value, low, high} : exactly(value);
+Measured within(const Row& row, const results::Estimate& of) {
+  if (row[of.low] && row[of.high]) return {row[of], row[of.low], row[of.high]};
+  return exactly(row[of]);
 }
 
 const ErrorMeasure kOutputError{
@@ -182,21 +177,12 @@ const ErrorMeasure kOutputError{
     [](const Row& row) { return "error " + output_error_in_short(row); }, 0.2, "error ≤ 0.2"};
 
 const ErrorMeasure kDivergenceError{
-    [](const Row& row) {
-      return within(row[measure::kKlMean], row[measure::kKlMeanCiLow], row[measure::kKlMeanCiHigh]);
-    },
+    [](const Row& row) { return within(row, measure::kKlMean); },
     [](const Row& row) { return "KL " + number(row[measure::kKlMean], "%.2g"); },
-    [](const Row& row) {
-      return "KL " + with_interval(row[measure::kKlMean], row[measure::kKlMeanCiLow],
-                                   row[measure::kKlMeanCiHigh], "%.2g");
-    },
-    0.1, "KL ≤ 0.1"};
+    [](const Row& row) { return "KL " + with_interval(row, measure::kKlMean, "%.2g"); }, 0.1, "KL ≤ 0.1"};
 
 const ErrorMeasure kLossError{
-    [](const Row& row) {
-      return within(row[measure::kLossChange], row[measure::kLossChangeCiLow],
-                    row[measure::kLossChangeCiHigh]);
-    },
+    [](const Row& row) { return within(row, measure::kLossChange); },
     [](const Row& row) { return number(row[measure::kLossChange], "%+.2g") + " nats"; },
     [](const Row& row) { return loss_change(row) + " nats"; }, 0.1, "loss ≤ +0.1"};
 

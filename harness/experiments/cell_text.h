@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/measure/time_columns.h"
 #include "harness/results/row.h"
 
 namespace kv::experiments {
@@ -24,6 +25,8 @@ std::string layers_text(const results::Row& row, const char* end);
 // "12.3 (11.9–12.8)"; no interval if there were too few repetitions.
 std::string with_interval(const results::Number& value, const results::Number& low,
                           const results::Number& high, const char* pattern);
+std::string with_interval(const results::Row& row, const results::Estimate& of, const char* pattern,
+                          double factor = 1);
 // "paged q8_0, batching 128": the cell's label with its arm; or marked as the A/A test.
 std::string row_name(const results::Row& row);
 using Cells = std::vector<const results::Row*>;
@@ -31,14 +34,19 @@ using Cells = std::vector<const results::Row*>;
 std::vector<std::pair<std::string, Cells>> grouped(std::span<const results::Row* const> cells,
                                                    std::string (*name_of)(const results::Row&));
 
-// The columns of a time relative to the baseline's.
-struct RatioColumns {
-  const results::NumberColumn &value, &low, &high;
-};
-extern const RatioColumns kStepRatio;
-// The ratio with its interval, and the verdict on it.
-std::string verdict_text(const results::Row& row, const RatioColumns& ratio = kStepRatio,
+// A time relative to the baseline's with its interval, and the verdict on it.
+std::string verdict_text(const results::Row& row, const results::Estimate& ratio = measure::kRatioP50,
                          const char* pattern = "%.2f");
+
+// A number, or an estimate with its interval, as the text of a table's column.
+template <const auto& kColumn, results::Literal kPattern>
+std::string shown(const results::Row& row) {
+  return number(row[kColumn], kPattern.text);
+}
+template <const results::Estimate& kEstimate, results::Literal kPattern>
+std::string estimated(const results::Row& row) {
+  return with_interval(row, kEstimate, kPattern.text);
+}
 
 // A column of a sweep point's table, beside the variant's name; `head` is the heading of a column of cells.csv where it shows one.
 struct TableColumn {
@@ -59,7 +67,7 @@ struct Measured {
   results::Number value, low, high;
 };
 Measured exactly(const results::Number& value);
-Measured within(const results::Number& value, const results::Number& low, const results::Number& high);
+Measured within(const results::Row& row, const results::Estimate& of);
 
 // The measure of a cell's exactness.
 struct ErrorMeasure {

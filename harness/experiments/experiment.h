@@ -46,7 +46,7 @@ struct Experiment {
   std::span<const TableColumn> table = kStepTable;
   const ErrorMeasure* error = &kOutputError;
   // The time relative to the baseline's; a row without it has that of a step.
-  const RatioColumns* pace = &kStepRatio;
+  const results::Estimate* pace = &measure::kRatioP50;
   std::string (*sentence)(std::span<const results::Row* const> cells) = nullptr;
   // All steps of a cell are at one length, so that a clock can follow their median.
   bool has_steady_steps = false;

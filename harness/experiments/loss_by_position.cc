@@ -71,8 +71,8 @@ std::string loss_by_position(std::span<const results::Row> cells, std::span<cons
   const std::map<std::string, std::string> longest = longest_readings(cells);
   std::map<std::string, std::pair<std::string, std::vector<BucketLoss>>> by_cell;
   for (const results::Row& row : positions) {
-    const results::Number &value = row[measure::kLossChange], &low = row[measure::kLossChangeCiLow],
-                          &high = row[measure::kLossChangeCiHigh];
+    const results::Number &value = row[measure::kLossChange], &low = row[measure::kLossChange.low],
+                          &high = row[measure::kLossChange.high];
     const results::Integer &first = row[measure::kPositionFirst], &last = row[measure::kPositionLast];
     if (!longest.contains(row[results::kCell]) || !value || !low || !high || !first || !last) continue;
     const double middle =

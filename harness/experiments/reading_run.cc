@@ -178,19 +178,13 @@ void write_summary(results::Row& row, const measure::PredictionSummary& s) {
   row[measure::kPredictions] = s.count;
   row[measure::kLoss] = s.loss;
   row[measure::kLossSe] = s.loss_error;
-  row[measure::kLossChange] = s.loss_change.value;
-  row[measure::kLossChangeCiLow] = s.loss_change.interval.low;
-  row[measure::kLossChangeCiHigh] = s.loss_change.interval.high;
+  row.set(measure::kLossChange, s.loss_change.value, s.loss_change.interval);
   row[measure::kLossChangeSe] = s.loss_change_error;
-  row[measure::kKlMean] = s.kl.value;
-  row[measure::kKlMeanCiLow] = s.kl.interval.low;
-  row[measure::kKlMeanCiHigh] = s.kl.interval.high;
+  row.set(measure::kKlMean, s.kl.value, s.kl.interval);
   row[measure::kKlMedian] = s.kl_median;
   row[measure::kKlP99] = s.kl_p99;
   row[measure::kKlMax] = s.kl_max;
-  row[measure::kTop1Agreement] = s.same_top.value;
-  row[measure::kTop1AgreementCiLow] = s.same_top.interval.low;
-  row[measure::kTop1AgreementCiHigh] = s.same_top.interval.high;
+  row.set(measure::kTop1Agreement, s.same_top.value, s.same_top.interval);
   row[measure::kPChangeRms] = s.p_change_rms;
 }
 
@@ -216,8 +210,9 @@ void compare_losses(std::vector<measure::Prediction>& predictions, const LossBas
 }
 
 void forget_change(results::Row& row) {
-  row[measure::kLossChange] = row[measure::kLossChangeCiLow] = row[measure::kLossChangeCiHigh] =
-      row[measure::kLossChangeSe] = {};
+  for (const auto* column : {&measure::kLossChange.value(), &measure::kLossChange.low,
+                             &measure::kLossChange.high, &measure::kLossChangeSe})
+    row[*column].reset();
 }
 
 void summarise_cell(measure::Cell& cell, const std::vector<measure::Prediction>& predictions,

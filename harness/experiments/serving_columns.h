@@ -71,35 +71,18 @@ inline constexpr results::NumberColumn kClockResidual{
     "clock_residual", "1", "largest |measured / fitted - 1| over the cells of the clock"};
 inline constexpr results::NumberColumn kServedS{"served_s", "s", "time until the last answer"};
 inline constexpr auto kServedTokensPerS =
-    results::NumberColumn{"served_tokens_per_s", "tokens/s", "generated / served_s"}.called("output tok/s");
-inline constexpr results::NumberColumn kTtftP50SCiLow{
-    "ttft_p50_s_ci_low", "s", "lower end of the 95 % interval of ttft_p50_s (bootstrap over clusters)"};
-inline constexpr results::NumberColumn kTtftP50SCiHigh{"ttft_p50_s_ci_high", "s",
-                                                       "upper end of the 95 % interval of ttft_p50_s"};
-inline constexpr results::NumberColumn kTtftP99SCiLow{
-    "ttft_p99_s_ci_low", "s", "lower end of the 95 % interval of ttft_p99_s (bootstrap over clusters)"};
-inline constexpr results::NumberColumn kTtftP99SCiHigh{"ttft_p99_s_ci_high", "s",
-                                                       "upper end of the 95 % interval of ttft_p99_s"};
-inline constexpr results::NumberColumn kTpotP50MsCiLow{
-    "tpot_p50_ms_ci_low", "ms", "lower end of the 95 % interval of tpot_p50_ms (bootstrap over clusters)"};
-inline constexpr results::NumberColumn kTpotP50MsCiHigh{"tpot_p50_ms_ci_high", "ms",
-                                                        "upper end of the 95 % interval of tpot_p50_ms"};
-inline constexpr results::NumberColumn kTpotP99MsCiLow{
-    "tpot_p99_ms_ci_low", "ms", "lower end of the 95 % interval of tpot_p99_ms (bootstrap over clusters)"};
-inline constexpr results::NumberColumn kTpotP99MsCiHigh{"tpot_p99_ms_ci_high", "ms",
-                                                        "upper end of the 95 % interval of tpot_p99_ms"};
+    results::estimate<"served_tokens_per_s">("tokens/s", "generated / served_s",
+                                             "95 % interval (over repetitions)")
+        .called("output tok/s");
 inline constexpr results::NumberColumn kLimitTtftS{"limit_ttft_s", "s",
                                                    "limit of a good request's time to the first token"};
 inline constexpr results::NumberColumn kLimitTpotMs{
     "limit_tpot_ms", "ms", "limit of a good request's mean time of each further token"};
 inline constexpr auto kGoodputPerS =
-    results::NumberColumn{"goodput_per_s", "1/s", "good requests / served_s"}.called("good requests/s");
-inline constexpr results::NumberColumn kGoodputPerSCiLow{
-    "goodput_per_s_ci_low", "1/s",
-    "lower end of the 95 % interval of goodput_per_s (replay: good_share's at the same rate; serve: over "
-    "repetitions)"};
-inline constexpr results::NumberColumn kGoodputPerSCiHigh{"goodput_per_s_ci_high", "1/s",
-                                                          "upper end of the 95 % interval of goodput_per_s"};
+    results::estimate<"goodput_per_s">(
+        "1/s", "good requests / served_s",
+        "95 % interval (replay: good_share's at the same rate; serve: over repetitions)")
+        .called("good requests/s");
 
 // replay.csv: one row a stretch of a replay's time. Values are means over the stretch.
 inline constexpr results::NumberColumn kTimeS{

@@ -279,9 +279,7 @@ void Cell::summarise() {
   // The repetition is the unit of statistics: the reported median belongs to the reported interval.
   const std::vector<double> medians = step_medians(*this);
   const math::ConfidenceInterval step = math::median_interval(medians);
-  result[kStepP50Us] = math::median(medians);
-  result[kStepCiLowUs] = step.low;
-  result[kStepCiHighUs] = step.high;
+  result.set(kStepP50Us, math::median(medians), step);
   result[kRepetitions] = static_cast<int64_t>(steps.size());
   result[kSampleCount] = static_cast<int64_t>(all.size());
   if (!disturbed_shares.empty()) {
@@ -293,8 +291,8 @@ void Cell::summarise() {
   const std::vector<double> cold = math::repetition_medians(cold_us);
   const math::ConfidenceInterval interval = math::median_interval(cold);
   (on_gpu() ? result[kGpuP50Us] : result[kColdAttendP50Us]) = math::median(cold);
-  (on_gpu() ? result[kGpuCiLowUs] : result[kColdCiLowUs]) = interval.low;
-  (on_gpu() ? result[kGpuCiHighUs] : result[kColdCiHighUs]) = interval.high;
+  (on_gpu() ? result[kGpuP50Us.low] : result[kColdAttendP50Us.low]) = interval.low;
+  (on_gpu() ? result[kGpuP50Us.high] : result[kColdAttendP50Us.high]) = interval.high;
   result[kColdReadGbps] = static_cast<double>(read_bytes) / math::median(cold) * 1e-3;
 }
 

@@ -13,17 +13,13 @@ void write_ratio(const Comparison& of, const math::Ratio& ratio, double confiden
   results::Row& row = of.cell->result;
   const math::ConfidenceInterval interval = ratio.interval(confidence);
   row[results::kVersus] = of.versus;
-  row[kRatioP50] = ratio.value;
-  row[kRatioCiLow] = interval.low;
-  row[kRatioCiHigh] = interval.high;
+  row.set(kRatioP50, ratio.value, interval);
   row[kRatioConfidence] = confidence;
   if (!results::is_aa_test(row)) row[results::kVerdict] = math::text_of(math::compare(interval));
   if (of.cell->cold_us.empty() || of.baseline->cold_us.empty()) return;
   const math::Ratio cold = math::ratio_of_medians(math::repetition_medians(of.cell->cold_us),
                                                   math::repetition_medians(of.baseline->cold_us));
-  row[kColdRatioP50] = cold.value;
-  row[kColdRatioCiLow] = cold.interval(confidence).low;
-  row[kColdRatioCiHigh] = cold.interval(confidence).high;
+  row.set(kColdRatioP50, cold.value, cold.interval(confidence));
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "harness/results/column.h"
+#include "harness/results/estimate.h"
 
 namespace kv::measure {
 
@@ -14,25 +14,15 @@ inline constexpr results::NumberColumn kDraftAccept{
 inline constexpr results::NumberColumn kDraftStaysMean{
     "draft_stays_mean", "tokens",
     "tokens that a draft step keeps after truncation: its own and the accepted drafts, mean"};
-inline constexpr results::NumberColumn kDraftStepP50Us{
-    "draft_step_p50_us", "us",
-    "append and attention of draft_tokens + 1 tokens a sequence, and the truncation"};
-inline constexpr results::NumberColumn kDraftStepCiLowUs{
-    "draft_step_ci_low_us", "us", "lower end of the 95 % interval of draft_step_p50_us"};
-inline constexpr results::NumberColumn kDraftStepCiHighUs{
-    "draft_step_ci_high_us", "us", "upper end of the 95 % interval of draft_step_p50_us"};
-inline constexpr results::NumberColumn kDraftRatioP50{
-    "draft_ratio_p50", "1",
+inline constexpr auto kDraftStepP50Us = results::estimate<"draft_step_p50_us", "draft_step_ci_*_us">(
+    "us", "append and attention of draft_tokens + 1 tokens a sequence, and the truncation");
+inline constexpr auto kDraftRatioP50 = results::estimate<"draft_ratio_p50", "draft_ratio_ci_*">(
+    "1",
     "time of a kept token, draft_step_p50_us / draft_stays_mean, over step_p50_us; the proposal of drafts is "
-    "excluded"};
-inline constexpr results::NumberColumn kDraftRatioCiLow{"draft_ratio_ci_low", "1",
-                                                        "lower end of the 95 % interval of draft_ratio_p50"};
-inline constexpr results::NumberColumn kDraftRatioCiHigh{"draft_ratio_ci_high", "1",
-                                                         "upper end of the 95 % interval of draft_ratio_p50"};
+    "excluded");
 inline constexpr results::TextColumn kDraftRefused{
     "draft_refused", "", "reason that the cache cannot be truncated to the accepted drafts"};
-inline constexpr auto kDraftColumns = results::column_list(
-    kDraftTokens, kDraftAccept, kDraftStaysMean, kDraftStepP50Us, kDraftStepCiLowUs, kDraftStepCiHighUs,
-    kDraftRatioP50, kDraftRatioCiLow, kDraftRatioCiHigh, kDraftRefused);
+inline constexpr auto kDraftColumns = results::column_list(kDraftTokens, kDraftAccept, kDraftStaysMean,
+                                                           kDraftStepP50Us, kDraftRatioP50, kDraftRefused);
 
 }  // namespace kv::measure

@@ -187,16 +187,12 @@ void summarise_drafts(Cell& cell, const DraftSteps& drafts) {
   results::Row& row = cell.result;
   const std::vector<double> steps = math::repetition_medians(cell.draft_us);
   const math::ConfidenceInterval interval = math::median_interval(steps);
-  row[kDraftStepP50Us] = math::median(steps);
-  row[kDraftStepCiLowUs] = interval.low;
-  row[kDraftStepCiHighUs] = interval.high;
+  row.set(kDraftStepP50Us, math::median(steps), interval);
   row[kDraftStaysMean] = drafts.mean_stays();
   std::vector<double> tokens;
   for (const double step : steps) tokens.push_back(step / drafts.mean_stays());
   const math::Ratio ratio = math::ratio_of_medians(tokens, step_medians(cell));
-  row[kDraftRatioP50] = ratio.value;
-  row[kDraftRatioCiLow] = ratio.interval().low;
-  row[kDraftRatioCiHigh] = ratio.interval().high;
+  row.set(kDraftRatioP50, ratio.value, ratio.interval());
 }
 
 }  // namespace kv::measure

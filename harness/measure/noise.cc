@@ -135,16 +135,16 @@ std::string noise_of(const results::Row& row) {
     add(text, "other processes held up " + percent(*row[kDisturbedShare]) + " of the steps");
   if (!row[kDisturbedShare] && row[kOthersShare] && *row[kOthersShare] > kMostOthersShare)
     add(text, "other processes took " + percent(*row[kOthersShare]) + " of the processors");
-  add_interval(text, "the step's", row[kStepCiLowUs], row[kStepCiHighUs]);
-  add_interval(text, "the prompt's", row[kPrefillCiLowUs], row[kPrefillCiHighUs]);
+  add_interval(text, "the step's", row[kStepP50Us.low], row[kStepP50Us.high]);
+  add_interval(text, "the prompt's", row[kPrefillP50Us.low], row[kPrefillP50Us.high]);
   if (row[kColdCeilingShare] && *row[kColdCeilingShare] > kMostCeilingShare)
     add(text, "cold reads at " + percent(*row[kColdCeilingShare]) + " of measured read bandwidth");
   return text;
 }
 
 bool differs_from_itself(const results::Row& row) {
-  return results::is_aa_test(row) && row[kRatioCiLow] && row[kRatioCiHigh] &&
-         (*row[kRatioCiLow] > 1.0 || *row[kRatioCiHigh] < 1.0);
+  return results::is_aa_test(row) && row[kRatioP50.low] && row[kRatioP50.high] &&
+         (*row[kRatioP50.low] > 1.0 || *row[kRatioP50.high] < 1.0);
 }
 
 void withhold_verdicts(std::span<results::Row* const> point) {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "harness/results/column.h"
+#include "harness/results/estimate.h"
 
 namespace kv::measure {
 
@@ -21,22 +21,13 @@ inline constexpr results::IntegerColumn kPeerBytesResident{
     "resident memory added to the engine's process by making and filling the cache"};
 inline constexpr results::TextColumn kPeerVersus{
     "peer_versus", "", "kvlab's variant of the same bits, the baseline of peer_ratio_p50"};
-inline constexpr results::NumberColumn kPeerRatioP50{"peer_ratio_p50", "1",
-                                                     "step_p50_us / step_p50_us of peer_versus"};
-inline constexpr results::NumberColumn kPeerRatioCiLow{
-    "peer_ratio_ci_low", "1",
-    "lower end of the 95 % interval of peer_ratio_p50 (over repetitions; results/README.md has the formula)"};
-inline constexpr results::NumberColumn kPeerRatioCiHigh{"peer_ratio_ci_high", "1",
-                                                        "upper end of the 95 % interval of peer_ratio_p50"};
-inline constexpr results::NumberColumn kPeerColdRatioP50{
-    "peer_cold_ratio_p50", "1", "cold_attend_p50_us / cold_attend_p50_us of peer_versus"};
-inline constexpr results::NumberColumn kPeerColdRatioCiLow{
-    "peer_cold_ratio_ci_low", "1", "lower end of the 95 % interval of peer_cold_ratio_p50"};
-inline constexpr results::NumberColumn kPeerColdRatioCiHigh{
-    "peer_cold_ratio_ci_high", "1", "upper end of the 95 % interval of peer_cold_ratio_p50"};
+inline constexpr auto kPeerRatioP50 = results::estimate<"peer_ratio_p50", "peer_ratio_ci_*">(
+    "1", "step_p50_us / step_p50_us of peer_versus",
+    "95 % interval (over repetitions; results/README.md has the formula)");
+inline constexpr auto kPeerColdRatioP50 = results::estimate<"peer_cold_ratio_p50", "peer_cold_ratio_ci_*">(
+    "1", "cold_attend_p50_us / cold_attend_p50_us of peer_versus");
 inline constexpr auto kPeerColumns =
     results::column_list(kPeer, kPeerVersion, kPeerSettings, kPeerTolerance, kPeerBytesReported,
-                         kPeerBytesResident, kPeerVersus, kPeerRatioP50, kPeerRatioCiLow, kPeerRatioCiHigh,
-                         kPeerColdRatioP50, kPeerColdRatioCiLow, kPeerColdRatioCiHigh);
+                         kPeerBytesResident, kPeerVersus, kPeerRatioP50, kPeerColdRatioP50);
 
 }  // namespace kv::measure

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "harness/planner/hit_columns.h"
+#include "harness/results/estimate.h"
 #include "harness/tables/table_columns.h"
 
 namespace kv::planner {
@@ -31,32 +32,32 @@ inline constexpr results::NumberColumn kPreemptionsPer1000{"preemptions_per_1000
                                                            "preemptions per 1000 requests"};
 inline constexpr results::NumberColumn kRecomputedShare{
     "recomputed_share", "1", "rows dropped and computed again / tokens of all requests"};
-inline constexpr results::NumberColumn kPerplexityChange{"perplexity_change", "1",
-                                                         "perplexity / that with a full f32 cache - 1"};
-inline constexpr results::NumberColumn kPerplexityChangeCiLow{
-    "perplexity_change_ci_low", "1", "lower end of the 95 % interval of perplexity_change"};
-inline constexpr results::NumberColumn kPerplexityChangeCiHigh{
-    "perplexity_change_ci_high", "1", "upper end of the 95 % interval of perplexity_change"};
+inline constexpr auto kPerplexityChange =
+    results::estimate<"perplexity_change">("1", "perplexity / that with a full f32 cache - 1");
 inline constexpr results::TextColumn kQualityFrom{
     "quality_from", "",
     "run that measured the perplexity, its model and context; unknown: no run with this codec and retention; "
     "empty: not asked"};
 inline constexpr results::TextColumn kPlanTimesFrom{
     "times_from", "", "assumed: the roofline of the stated machine; empty: no times"};
-inline constexpr results::NumberColumn kWaitP99S{"wait_p99_s", "s",
-                                                 "time from arrival to admission, 99th percentile"};
-inline constexpr results::NumberColumn kTtftP50S{
-    "ttft_p50_s", "s", "time from arrival to the first token, median over the requests"};
+inline constexpr auto kWaitP99S = results::estimate<"wait_p99_s">(
+    "s", "time from arrival to admission, 99th percentile", "95 % interval (bootstrap over clusters)");
+inline constexpr auto kTtftP50S =
+    results::estimate<"ttft_p50_s">("s", "time from arrival to the first token, median over the requests",
+                                    "95 % interval (bootstrap over clusters)");
 inline constexpr auto kTtftP99S =
-    results::NumberColumn{"ttft_p99_s", "s",
-                          "time from arrival to the first token, 99th percentile over the requests"}
+    results::estimate<"ttft_p99_s">("s",
+                                    "time from arrival to the first token, 99th percentile over the requests",
+                                    "95 % interval (bootstrap over clusters)")
         .called("TTFT, p99");
 // A plan of users has its step's time here.
-inline constexpr results::NumberColumn kTpotP50Ms{
-    "tpot_p50_ms", "ms", "time of each further token, mean of a request; median over the requests"};
+inline constexpr auto kTpotP50Ms = results::estimate<"tpot_p50_ms">(
+    "ms", "time of each further token, mean of a request; median over the requests",
+    "95 % interval (bootstrap over clusters)");
 inline constexpr auto kTpotP99Ms =
-    results::NumberColumn{"tpot_p99_ms", "ms",
-                          "time of each further token, mean of a request; 99th percentile over the requests"}
+    results::estimate<"tpot_p99_ms">(
+        "ms", "time of each further token, mean of a request; 99th percentile over the requests",
+        "95 % interval (bootstrap over clusters)")
         .called("TPOT, p99");
 inline constexpr results::NumberColumn kSeconds{"seconds", "s", "time until the last answer"};
 inline constexpr results::NumberColumn kTokensPerS{"tokens_per_s", "tokens/s", "generated tokens a second"};
@@ -64,8 +65,8 @@ inline constexpr auto kPlanColumns = results::column_list(
     tables::kModel, results::kVariant, kPlanStatus, results::kReason, kTrace, kMemoryBytes,
     tables::kWeightsBytes, kRoomBytes, kHeldBytes, kBytesFrom, kRequests, kRefused, kUsersP50, kUsersPeak,
     kUsersMost, kPoolBlocks, kSlackShare, kPreemptionsPer1000, kRecomputedShare, kHitRate, kHitRateAtAny,
-    kPerplexityChange, kPerplexityChangeCiLow, kPerplexityChangeCiHigh, kQualityFrom, kPlanTimesFrom,
-    kWaitP99S, kTtftP50S, kTtftP99S, kTpotP50Ms, kTpotP99Ms, kSeconds, kTokensPerS);
+    kPerplexityChange, kQualityFrom, kPlanTimesFrom, kWaitP99S.value(), kTtftP50S.value(), kTtftP99S.value(),
+    kTpotP50Ms.value(), kTpotP99Ms.value(), kSeconds, kTokensPerS);
 inline const results::Table kPlan{"the plan", {kPlanColumns.begin(), kPlanColumns.end()}};
 
 }  // namespace kv::planner

@@ -56,8 +56,8 @@ std::string quality_of(const results::Row& r) {
     return "Quality is unknown here" +
            (r[kQualityFrom].find(": not put") == std::string::npos ? "" : ", " + r[kQualityFrom]);
   return "Perplexity with it changes by " + perplexity(r, "") + " (" +
-         fixed(100.0 * r[kPerplexityChangeCiLow].value_or(NAN), "%.2f") + " to " +
-         fixed(100.0 * r[kPerplexityChangeCiHigh].value_or(NAN), "%.2f") + ") in " + r[kQualityFrom];
+         fixed(100.0 * r[kPerplexityChange.low].value_or(NAN), "%.2f") + " to " +
+         fixed(100.0 * r[kPerplexityChange.high].value_or(NAN), "%.2f") + ") in " + r[kQualityFrom];
 }
 
 // The sentence that answers. `rows` begin with those that serve all requests.

@@ -45,8 +45,8 @@ results::Row row_of(const PlanTable& table, const LayerSpecs& spec) {
     return loss ? results::Number(std::expm1(*loss)) : results::Number();
   };
   row[kPerplexityChange] = change((*cell)[measure::kLossChange]);
-  row[kPerplexityChangeCiLow] = change((*cell)[measure::kLossChangeCiLow]);
-  row[kPerplexityChangeCiHigh] = change((*cell)[measure::kLossChangeCiHigh]);
+  row[kPerplexityChange.low] = change((*cell)[measure::kLossChange.low]);
+  row[kPerplexityChange.high] = change((*cell)[measure::kLossChange.high]);
   return row;
 }
 

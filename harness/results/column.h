@@ -28,8 +28,11 @@ struct AnyColumn {
   bool is_stage = false;          // a part of a cache's spec
   std::string_view heading = {};  // its title in every table and chart, as "time / baseline"; empty: its name
   bool is_arm = false;            // the axis's value is a part of a row's name, as its title says it
+  std::string_view end = {};      // "lower" or "upper" of an interval, which `meaning` then describes
+  std::string_view end_of = {};   // the name of the interval's value
 
   bool is_named(std::string_view wanted) const;
+  std::string help() const;  // the meaning as a sentence
 };
 
 // T: std::string, Integer, Number or Status.
@@ -91,10 +94,17 @@ using NumberColumn = Column<Number>;
 
 using ColumnList = std::vector<const AnyColumn*>;
 
-// Consecutive columns, in order.
+// Consecutive columns, in order; an estimate's are its value and both ends.
 template <class... Columns>
-constexpr std::array<const AnyColumn*, sizeof...(Columns)> column_list(const Columns&... columns) {
-  return {&columns...};
+constexpr auto column_list(const Columns&... columns) {
+  std::array<const AnyColumn*, (0 + ... + (requires { columns.high; } ? 3 : 1))> list{};
+  auto at = list.begin();
+  const auto add = [&](const auto& column) {
+    *at++ = &column;
+    if constexpr (requires { column.high; }) *at++ = &column.low, *at++ = &column.high;
+  };
+  (add(columns), ...);
+  return list;
 }
 
 // An axis's value by its title: "batch 4".

@@ -17,6 +17,11 @@ std::string titled(const AnyColumn& axis, const std::string& value) {
   return at == std::string::npos ? value : text.replace(at, 2, value);
 }
 
+std::string AnyColumn::help() const {
+  if (end.empty()) return std::string(meaning);
+  return std::string(end) + " end of " + std::string(end_of) + "'s " + std::string(meaning);
+}
+
 bool AnyColumn::is_named(std::string_view wanted) const {
   if (name == wanted) return true;
   const std::vector<std::string> others = words_of(aliases);

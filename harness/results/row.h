@@ -9,7 +9,7 @@
 #include <string_view>
 #include <variant>
 
-#include "harness/results/column.h"
+#include "harness/results/estimate.h"
 
 namespace kv::results {
 
@@ -23,6 +23,12 @@ class Row {
   const T& operator[](const Column<T>& column) const {
     return get<T>(column.name);
   }
+  // `interval` has a low and a high end.
+  void set(const Estimate& of, const Number& value, const auto& interval) {
+    (*this)[of.value()] = value;
+    (*this)[of.low] = interval.low;
+    (*this)[of.high] = interval.high;
+  }
   // A column known by name alone, such as an error metric's. Throws std::logic_error for one of another type.
   Number& number(std::string_view name) { return get<Number>(name); }
   const Number& number(std::string_view name) const { return get<Number>(name); }
@@ -33,9 +39,9 @@ class Row {
   Number number(const AnyColumn& column) const;
   // Sets the value from a file's text; returns false if the text does not fit the column's type.
   bool read(const AnyColumn& column, const std::string& text);
-  // Copies the other row's values of these columns.
   // The name of a column that has a value here and is none of these; empty if there is none.
   std::string_view value_outside(const ColumnList& columns) const;
+  // Copies the other row's values of these columns.
   void copy(const Row& from, const ColumnList& columns);
 
  private:

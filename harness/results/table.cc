@@ -112,7 +112,7 @@ std::string columns_json(const Table& table,
         all.emplace_back(nlohmann::ordered_json{{"name", c->name},
                                                 {"unit", c->unit},
                                                 {"type", type_name(c->type)},
-                                                {"meaning", c->meaning},
+                                                {"meaning", c->help()},
                                                 {"aliases", words_of(c->aliases)}});
     if (const auto found = experiments.find(c->name); found != experiments.end())
       column["experiments"] = found->second;

@@ -97,16 +97,11 @@ void compare(measure::Cell& cell, const std::vector<measure::Cell*>& group) {
   results::Row& row = cell.result;
   row[measure::kPeerVersus] = (*own)->spec.print();
   const math::Ratio hot = math::ratio_of_medians(measure::step_medians(cell), measure::step_medians(**own));
-  const math::ConfidenceInterval interval = hot.interval(math::kConfidence);
-  row[measure::kPeerRatioP50] = hot.value;
-  row[measure::kPeerRatioCiLow] = interval.low;
-  row[measure::kPeerRatioCiHigh] = interval.high;
+  row.set(measure::kPeerRatioP50, hot.value, hot.interval(math::kConfidence));
   if (cell.cold_us.empty() || (*own)->cold_us.empty()) return;
   const math::Ratio cold = math::ratio_of_medians(math::repetition_medians(cell.cold_us),
                                                   math::repetition_medians((*own)->cold_us));
-  row[measure::kPeerColdRatioP50] = cold.value;
-  row[measure::kPeerColdRatioCiLow] = cold.interval(math::kConfidence).low;
-  row[measure::kPeerColdRatioCiHigh] = cold.interval(math::kConfidence).high;
+  row.set(measure::kPeerColdRatioP50, cold.value, cold.interval(math::kConfidence));
 }
 
 // The reason that the peer cannot run at this point, or empty.

@@ -291,14 +291,13 @@ const ErrorMeasure kTextError{
       return number(row[kCommonTokensP50], "%g") + "/" + number(row[kGeneratedTokens], "%g");
     },
     [](const results::Row& row) { return "same tokens " + kTextError.in_short(row); }, 0.0, "the same text"};
-const TableColumn kGenerateTable[] = {
-    kTokenBytesText,
-    {"temperature", [](const results::Row& row) { return number(row[kTemperature], "%g"); }},
-    {"same tokens p50", [](const results::Row& row) { return number(row[kCommonTokensP50], "%g"); }},
-    {"min", [](const results::Row& row) { return number(row[kCommonTokensMin], "%g"); }},
-    {"same texts", [](const results::Row& row) { return number(row[kSameTexts], "%g"); }},
-    {"of", [](const results::Row& row) { return number(row[results::kBatch], "%g"); }},
-    kRateText};
+const TableColumn kGenerateTable[] = {kTokenBytesText,
+                                      {"temperature", shown<kTemperature, "%g">},
+                                      {"same tokens p50", shown<kCommonTokensP50, "%g">},
+                                      {"min", shown<kCommonTokensMin, "%g">},
+                                      {"same texts", shown<kSameTexts, "%g">},
+                                      {"of", shown<results::kBatch, "%g">},
+                                      kRateText};
 
 constinit const Experiment kGenerate{
     .info = {.name = "generate",

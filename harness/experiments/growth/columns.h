@@ -2,34 +2,22 @@
 #pragma once
 
 #include "harness/measure/sample_columns.h"
+#include "harness/results/estimate.h"
 
 namespace kv::experiments {
 
-inline constexpr auto kAppendTotalUs =
-    results::NumberColumn{
-        "append_total_us", "us",
-        "growth: append + view of all steps from an empty cache on, reallocations included; median over "
-        "repetitions"}
-        .called("all appends");
-inline constexpr results::NumberColumn kAppendTotalCiLowUs{
-    "append_total_ci_low_us", "us",
-    "lower end of the 95 % interval of append_total_us (Student's, over repetitions)"};
-inline constexpr results::NumberColumn kAppendTotalCiHighUs{
-    "append_total_ci_high_us", "us", "upper end of the 95 % interval of append_total_us"};
+inline constexpr auto kAppendTotalUs = results::estimate<"append_total_us", "append_total_ci_*_us">(
+                                           "us",
+                                           "growth: append + view of all steps from an empty cache on, "
+                                           "reallocations included; median over repetitions",
+                                           "95 % interval (Student's, over repetitions)")
+                                           .called("all appends");
 inline constexpr auto kAppendTotalRatio =
-    results::NumberColumn{"append_total_ratio_p50", "1",
-                          "growth: append_total_us / that of `versus`, over the interleaved repetitions"}
+    results::estimate<"append_total_ratio_p50", "append_total_ratio_ci_*">(
+        "1", "growth: append_total_us / that of `versus`, over the interleaved repetitions",
+        "interval, so wide that all of the sweep point are right together with 95 % (Holm)")
         .called("all appends / baseline");
-inline constexpr results::NumberColumn kAppendTotalRatioCiLow{
-    "append_total_ratio_ci_low", "1",
-    "lower end of the interval of append_total_ratio_p50, so wide that all of the sweep point are right "
-    "together "
-    "with 95 % (Holm)"};
-inline constexpr results::NumberColumn kAppendTotalRatioCiHigh{
-    "append_total_ratio_ci_high", "1", "upper end of the interval of append_total_ratio_p50"};
-inline constexpr auto kGrowthColumns =
-    results::column_list(kAppendTotalUs, kAppendTotalCiLowUs, kAppendTotalCiHighUs, kAppendTotalRatio,
-                         kAppendTotalRatioCiLow, kAppendTotalRatioCiHigh);
+inline constexpr auto kGrowthColumns = results::column_list(kAppendTotalUs, kAppendTotalRatio);
 
 inline constexpr results::IntegerColumn kToken{"token", "tokens", "tokens of a sequence after this step"};
 inline constexpr results::IntegerColumn kBytesWorkspace{"bytes_workspace", "bytes",

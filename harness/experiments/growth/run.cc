@@ -64,10 +64,7 @@ void compare_totals(const measure::Cells& cells) {
   }
   const std::vector<double> confidences = math::holm_confidences(p_values);
   for (size_t i = 0; i < compared.size(); ++i) {
-    const math::ConfidenceInterval interval = ratios[i].interval(confidences[i]);
-    compared[i]->result[kAppendTotalRatio] = ratios[i].value;
-    compared[i]->result[kAppendTotalRatioCiLow] = interval.low;
-    compared[i]->result[kAppendTotalRatioCiHigh] = interval.high;
+    compared[i]->result.set(kAppendTotalRatio, ratios[i].value, ratios[i].interval(confidences[i]));
   }
 }
 
@@ -194,10 +191,7 @@ class GrowthGroup : public TimedGroup {
   void summarise(measure::Cell& cell) override {
     cell.summarise();
     const std::vector<double> totals = append_totals(cell);
-    const math::ConfidenceInterval interval = math::median_interval(totals);
-    cell.result[kAppendTotalUs] = math::median(totals);
-    cell.result[kAppendTotalCiLowUs] = interval.low;
-    cell.result[kAppendTotalCiHighUs] = interval.high;
+    cell.result.set(kAppendTotalUs, math::median(totals), math::median_interval(totals));
     if (cell.uncached) cell.result[measure::kReadGbps].reset();
   }
 
@@ -214,26 +208,15 @@ std::string peak_text(const results::Row& row) {
   return row[results::kPeakBytes] ? io::human_bytes(*row[results::kPeakBytes]) : "-";
 }
 
-// In milliseconds.
-std::string total_text(const results::Row& row) {
-  const auto ms = [](results::Number us) { return us ? results::Number(*us / 1e3) : us; };
-  return with_interval(ms(row[kAppendTotalUs]), ms(row[kAppendTotalCiLowUs]), ms(row[kAppendTotalCiHighUs]),
-                       "%.3g");
-}
-
-constexpr RatioColumns kTotalRatio{kAppendTotalRatio, kAppendTotalRatioCiLow, kAppendTotalRatioCiHigh};
-
 const std::array<TableColumn, 6> kGrowthTable{
     kHeldText, TableColumn{"peak", peak_text}, kErrorText,
-    TableColumn{measure::kRatioP50.heading,
-                [](const results::Row& row) {
-                  return with_interval(row[measure::kRatioP50], row[measure::kRatioCiLow],
-                                       row[measure::kRatioCiHigh], "%.2f");
-                }},
-    TableColumn{kAppendTotalUs.heading, total_text, ", ms (95 %)"},
+    TableColumn{measure::kRatioP50.heading, estimated<measure::kRatioP50, "%.2f">},
+    TableColumn{kAppendTotalUs.heading,
+                [](const results::Row& row) { return with_interval(row, kAppendTotalUs, "%.3g", 1e-3); },
+                ", ms (95 %)"},
     // The experiment's question: the verdict is on this.
     TableColumn{kAppendTotalRatio.heading,
-                [](const results::Row& row) { return verdict_text(row, kTotalRatio, "%.3g"); }}};
+                [](const results::Row& row) { return verdict_text(row, kAppendTotalRatio, "%.3g"); }}};
 
 }  // namespace
 
@@ -255,7 +238,7 @@ constinit const Experiment kGrowth{
     .columns = kGrowthGroups,
     .tables = kGrowthTables,
     .table = kGrowthTable,
-    .pace = &kTotalRatio,
+    .pace = &kAppendTotalRatio,
     .plan = plan_growth,
     .run = run_growth};
 

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "harness/measure/prediction_columns.h"
 #include "harness/measure/time_columns.h"
 #include "harness/results/column.h"
 
@@ -20,12 +21,6 @@ inline constexpr auto kContext =
         "context", "",
         "tokens before the timed steps: prefill (read by the model) or synthetic rows in the cache"}
         .one_of("prefill synthetic");
-inline constexpr results::NumberColumn kTokensPerSCiLow{
-    "tokens_per_s_ci_low", "tokens/s",
-    "lower end of the 95 % interval of tokens_per_s: batch / step_ci_high_us"};
-inline constexpr results::NumberColumn kTokensPerSCiHigh{
-    "tokens_per_s_ci_high", "tokens/s",
-    "upper end of the 95 % interval of tokens_per_s: batch / step_ci_low_us"};
 inline constexpr results::NumberColumn kWeightBytesPerToken{
     "weight_bytes_per_token", "bytes",
     "bytes of the matrices that a step multiplies with / batch; counted at each product"};
@@ -56,8 +51,8 @@ inline constexpr results::NumberColumn kCacheShare{
     "cache_share", "1", "the cache's share of a step: (append + view + attend)_p50_us / step_p50_us"};
 inline constexpr auto kModelColumns = results::column_list(
     kWeights, kWeightsType, kContext, measure::kProjectionsP50Us, measure::kStateP50Us, measure::kRestP50Us,
-    kTokensPerSCiLow, kTokensPerSCiHigh, kWeightBytesPerToken, kCacheBytesPerToken, kProjectionMultiplyAdds,
-    kWeightsGbps, kProjectionsGbps, kProjectionsShare, kWeightsBoundUs, kStateBoundUs, kStepBoundUs,
-    kStepBoundShare, kCacheShare);
+    measure::kTokensPerS.low, measure::kTokensPerS.high, kWeightBytesPerToken, kCacheBytesPerToken,
+    kProjectionMultiplyAdds, kWeightsGbps, kProjectionsGbps, kProjectionsShare, kWeightsBoundUs,
+    kStateBoundUs, kStepBoundUs, kStepBoundShare, kCacheShare);
 
 }  // namespace kv::experiments

@@ -126,11 +126,12 @@ class ModelGroup : public TimedGroup {
     row[kWeights] = point().config->workload.weights;
     row[kWeightsType] = type_of(point().source->model()->weights());
     row[kContext] = cell.uncached ? "prefill" : point().experiment->settings[kContextKey];
-    row[measure::kTokensPerS] = batch / *row[measure::kStepP50Us] * 1e6;
-    if (row[measure::kStepCiLowUs] && row[measure::kStepCiHighUs]) {  // too few repetitions have no interval
-      row[kTokensPerSCiLow] = batch / *row[measure::kStepCiHighUs] * 1e6;
-      row[kTokensPerSCiHigh] = batch / *row[measure::kStepCiLowUs] * 1e6;
-    }
+    const auto rate = [&](const results::NumberColumn& step_us) {  // too few repetitions have no interval
+      return row[step_us] ? results::Number(batch / *row[step_us] * 1e6) : results::Number();
+    };
+    row[measure::kTokensPerS] = rate(measure::kStepP50Us);
+    row[measure::kTokensPerS.low] = rate(measure::kStepP50Us.high);
+    row[measure::kTokensPerS.high] = rate(measure::kStepP50Us.low);
     row[kWeightBytesPerToken] = static_cast<double>(timed.model->weight_bytes()) / batch;
     row[kCacheBytesPerToken] = static_cast<double>(cell.read_bytes) / batch;
     row[kProjectionMultiplyAdds] = timed.model->multiply_adds();
@@ -140,10 +141,7 @@ class ModelGroup : public TimedGroup {
           *row[measure::kStepP50Us];
     if (timed.prompt_us.empty()) return;
     const double p50 = math::median(timed.prompt_us);
-    const math::ConfidenceInterval interval = math::median_interval(timed.prompt_us);
-    row[measure::kPrefillP50Us] = p50;
-    row[measure::kPrefillCiLowUs] = interval.low;
-    row[measure::kPrefillCiHighUs] = interval.high;
+    row.set(measure::kPrefillP50Us, p50, math::median_interval(timed.prompt_us));
     row[measure::kPrefillTokensPerS] = batch * static_cast<double>(context_tokens(point())) / p50 * 1e6;
   }
 
@@ -183,10 +181,7 @@ constexpr auto kModelGroups =
 constexpr const results::Table* kModelTables[] = {&measure::kSamples};
 
 const TableColumn kModelTable[] = {
-    {"tokens/s (95 %)",
-     [](const results::Row& row) {
-       return with_interval(row[measure::kTokensPerS], row[kTokensPerSCiLow], row[kTokensPerSCiHigh], "%.3g");
-     }},
+    {"tokens/s (95 %)", estimated<measure::kTokensPerS, "%.3g">},
     {"cache", [](const results::Row& row) { return percent(row[kCacheShare]); }},
     {"roofline", [](const results::Row& row) { return percent(row[kStepBoundShare]); }},
     {"read", [](const results::Row& row) { return percent(row[kProjectionsShare]); }},

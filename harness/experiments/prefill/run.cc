@@ -166,9 +166,7 @@ class PrefillCell {
     const double p50 = math::median(times);
     const math::ConfidenceInterval interval = math::median_interval(times);
     results::Row& row = cell_->result;
-    row[measure::kPrefillP50Us] = p50;
-    row[measure::kPrefillCiLowUs] = interval.low;
-    row[measure::kPrefillCiHighUs] = interval.high;
+    row.set(measure::kPrefillP50Us, p50, interval);
     row[measure::kPrefillTokensPerS] = static_cast<double>(tokens()) / p50 * 1e6;
     row[measure::kRepetitions] = static_cast<int64_t>(times.size());
     row[measure::kSampleCount] = static_cast<int64_t>(times.size() * cell_->steps.front().size());
@@ -306,14 +304,8 @@ constexpr const results::Table* kPrefillTables[] = {&measure::kSamples};
 const TableColumn kPrefillTable[] = {
     {results::kBytesWorkspacePeak.heading,
      [](const results::Row& row) { return io::human_bytes(row[results::kBytesWorkspacePeak].value_or(0)); }},
-    {measure::kPrefillP50Us.heading,
-     [](const results::Row& row) {
-       return with_interval(row[measure::kPrefillP50Us], row[measure::kPrefillCiLowUs],
-                            row[measure::kPrefillCiHighUs], "%.0f");
-     },
-     ", us (95 %)"},
-    {measure::kPrefillTokensPerS.heading,
-     [](const results::Row& row) { return number(row[measure::kPrefillTokensPerS], "%.0f"); }},
+    {measure::kPrefillP50Us.heading, estimated<measure::kPrefillP50Us, "%.0f">, ", us (95 %)"},
+    {measure::kPrefillTokensPerS.heading, shown<measure::kPrefillTokensPerS, "%.0f">},
     kErrorText,
     kRatioText};
 

@@ -43,16 +43,8 @@ inline constexpr results::NumberColumn kClockBeyondShare{
     "clock_beyond_share", "1", "share of the steps' time in steps beyond the clock's measured cells"};
 inline constexpr results::NumberColumn kClockAssumedShare{
     "clock_assumed_share", "1", "share of the steps' time that comes from the rates of a stated machine"};
-inline constexpr results::NumberColumn kWaitP99SCiLow{
-    "wait_p99_s_ci_low", "s", "lower end of the 95 % interval of wait_p99_s (bootstrap over clusters)"};
-inline constexpr results::NumberColumn kWaitP99SCiHigh{"wait_p99_s_ci_high", "s",
-                                                       "upper end of the 95 % interval of wait_p99_s"};
-inline constexpr results::NumberColumn kGoodShare{"good_share", "1",
-                                                  "good requests / all, refused ones included"};
-inline constexpr results::NumberColumn kGoodShareCiLow{
-    "good_share_ci_low", "1", "lower end of the 95 % interval of good_share (bootstrap over clusters)"};
-inline constexpr results::NumberColumn kGoodShareCiHigh{"good_share_ci_high", "1",
-                                                        "upper end of the 95 % interval of good_share"};
+inline constexpr auto kGoodShare = results::estimate<"good_share">(
+    "1", "good requests / all, refused ones included", "95 % interval (bootstrap over clusters)");
 inline constexpr auto kReplayColumns = results::column_list(
     kArrivals, kMachine, kWeightsHeldBytes, kRoomBytes, kStepTokens, kPreempt, kRequests, kTraceS,
     kPromptP50Tokens, kPromptP99Tokens, kOutputP50Tokens, kOutputP99Tokens, kDistinctShare, kClusters,
@@ -60,10 +52,8 @@ inline constexpr auto kReplayColumns = results::column_list(
     kPoolBlocks, kHeldPeakBytes, kPayloadMeanBytes, kSlackMeanBytes, kOtherMeanBytes, kCachedMeanBytes,
     kFragmentationShare, kPreemptions, kPreemptionsPer1000, kRecomputedTokens, kSwappedTokens, kHitRate,
     kHitRateCurve, kHitRateAtAny, kCountsFrom, kTimesFrom, kClockResidual, kClockBeyondShare,
-    kClockAssumedShare, kServedS, kServedTokensPerS, kWaitP99S, kWaitP99SCiLow, kWaitP99SCiHigh, kTtftP50S,
-    kTtftP50SCiLow, kTtftP50SCiHigh, kTtftP99S, kTtftP99SCiLow, kTtftP99SCiHigh, kTpotP50Ms, kTpotP50MsCiLow,
-    kTpotP50MsCiHigh, kTpotP99Ms, kTpotP99MsCiLow, kTpotP99MsCiHigh, kLimitTtftS, kLimitTpotMs, kGoodShare,
-    kGoodShareCiLow, kGoodShareCiHigh, kGoodputPerS, kGoodputPerSCiLow, kGoodputPerSCiHigh);
+    kClockAssumedShare, kServedS, kServedTokensPerS.value(), kWaitP99S, kTtftP50S, kTtftP99S, kTpotP50Ms,
+    kTpotP99Ms, kLimitTtftS, kLimitTpotMs, kGoodShare, kGoodputPerS);
 
 // hits.csv: one row a point of a trace's hit-rate curve.
 inline constexpr results::IntegerColumn kCapacityBytes{"capacity_bytes", "bytes",

@@ -12,18 +12,12 @@ using results::Row;
 
 namespace {
 
-// A percentile and its interval.
-struct Place {
-  results::NumberColumn value, low, high;
-};
-
-void set_percentile(results::Row& row, const Place& place, const std::vector<double>& values,
+void set_percentile(results::Row& row, const results::Estimate& of, const std::vector<double>& values,
                     const math::Clusters& clusters, double p, double unit) {
   if (values.empty()) return;
-  row[place.value] = unit * math::percentile(values, p);
   const math::ConfidenceInterval interval = clusters.percentile_interval(values, p);
-  row[place.low] = unit * interval.low;
-  row[place.high] = unit * interval.high;
+  row.set(of, unit * math::percentile(values, p),
+          math::ConfidenceInterval{unit * interval.low, unit * interval.high});
 }
 
 }  // namespace
@@ -46,21 +40,18 @@ void set_times(results::Row& row, const planner::ReplayResult& r) {
   row[kServedTokensPerS] = static_cast<double>(r.generated_tokens) / r.seconds;
   const math::Clusters served(r.cluster), further(r.tpot_cluster), all(r.good_cluster);
   row[kClusterCount] = all.count();
-  set_percentile(row, {kWaitP99S, kWaitP99SCiLow, kWaitP99SCiHigh}, r.wait_s, served, 99, 1);
-  set_percentile(row, {kTtftP50S, kTtftP50SCiLow, kTtftP50SCiHigh}, r.ttft_s, served, 50, 1);
-  set_percentile(row, {kTtftP99S, kTtftP99SCiLow, kTtftP99SCiHigh}, r.ttft_s, served, 99, 1);
-  set_percentile(row, {kTpotP50Ms, kTpotP50MsCiLow, kTpotP50MsCiHigh}, r.tpot_s, further, 50, 1e3);
-  set_percentile(row, {kTpotP99Ms, kTpotP99MsCiLow, kTpotP99MsCiHigh}, r.tpot_s, further, 99, 1e3);
+  set_percentile(row, kWaitP99S, r.wait_s, served, 99, 1);
+  set_percentile(row, kTtftP50S, r.ttft_s, served, 50, 1);
+  set_percentile(row, kTtftP99S, r.ttft_s, served, 99, 1);
+  set_percentile(row, kTpotP50Ms, r.tpot_s, further, 50, 1e3);
+  set_percentile(row, kTpotP99Ms, r.tpot_s, further, 99, 1e3);
   double good = 0.0;
   for (const double one : r.good) good += one;
   const double rate = static_cast<double>(r.requests) / r.seconds;
   const math::ConfidenceInterval share = all.mean_interval(r.good);
-  row[kGoodShare] = good / static_cast<double>(r.requests);
-  row[kGoodShareCiLow] = share.low;
-  row[kGoodShareCiHigh] = share.high;
-  row[kGoodputPerS] = rate * *row[kGoodShare];
-  row[kGoodputPerSCiLow] = rate * share.low;
-  row[kGoodputPerSCiHigh] = rate * share.high;
+  row.set(kGoodShare, good / static_cast<double>(r.requests), share);
+  row.set(kGoodputPerS, rate * *row[kGoodShare],
+          math::ConfidenceInterval{rate * share.low, rate * share.high});
 }
 
 }  // namespace kv::experiments

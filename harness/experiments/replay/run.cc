@@ -302,24 +302,16 @@ constexpr std::array kOwnOfReplay{ColumnGroup{results::kCellColumns}, ColumnGrou
 constexpr const results::Table* kReplayTables[] = {&kMoments, &kHits};
 
 std::string good_text(const results::Row& row) {
-  const auto hundred = [](const results::Number& share) {
-    return share ? results::Number(100 * *share) : results::Number();
-  };
-  return with_interval(hundred(row[kGoodShare]), hundred(row[kGoodShareCiLow]),
-                       hundred(row[kGoodShareCiHigh]), "%.1f") +
-         " % " + row[kTimesFrom];
+  return with_interval(row, kGoodShare, "%.1f", 100) + " % " + row[kTimesFrom];
 }
 const TableColumn kReplayTable[] = {
-    {"running p50", [](const results::Row& row) { return number(row[kRunningP50], "%g"); }},
-    {"peak", [](const results::Row& row) { return number(row[kRunningPeak], "%g"); }},
-    {"preempted per 1,000", [](const results::Row& row) { return number(row[kPreemptionsPer1000], "%.1f"); }},
-    {"refused", [](const results::Row& row) { return number(row[kRefused], "%g"); }},
+    {"running p50", shown<kRunningP50, "%g">},
+    {"peak", shown<kRunningPeak, "%g">},
+    {"preempted per 1,000", shown<kPreemptionsPer1000, "%.1f">},
+    {"refused", shown<kRefused, "%g">},
     {"hit rate", [](const results::Row& row) { return percent(row[kHitRate]); }},
-    {"per token p99, ms", [](const results::Row& row) { return number(row[kTpotP99Ms], "%.1f"); }},
-    {"TTFT p99, s (95 %)",
-     [](const results::Row& row) {
-       return with_interval(row[kTtftP99S], row[kTtftP99SCiLow], row[kTtftP99SCiHigh], "%.3g");
-     }},
+    {"per token p99, ms", shown<kTpotP99Ms, "%.1f">},
+    {"TTFT p99, s (95 %)", estimated<kTtftP99S, "%.3g">},
     {"good requests (95 %)", good_text}};
 
 constinit const Experiment kReplay{

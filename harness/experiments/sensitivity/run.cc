@@ -85,11 +85,10 @@ std::string most_sensitive(std::span<const results::Row* const> cells) {
 }
 
 constexpr std::array kSensitivityTable{
-    TableColumn{"layer", [](const results::Row& row) { return number(row[kSensitiveLayer], "%.0f"); }},
+    TableColumn{"layer", shown<kSensitiveLayer, "%.0f">},
     TableColumn{"side", [](const results::Row& row) { return row[kSensitiveSide]; }},
-    TableColumn{measure::kKlMean.heading,
-                [](const results::Row& row) { return number(row[measure::kKlMean], "%.2e"); }},
-    TableColumn{"KL by sum", [](const results::Row& row) { return number(row[kPredictedKl], "%.2e"); }}};
+    TableColumn{measure::kKlMean.heading, shown<measure::kKlMean, "%.2e">},
+    TableColumn{"KL by sum", shown<kPredictedKl, "%.2e">}};
 
 }  // namespace
 

@@ -35,16 +35,9 @@ inline constexpr results::IntegerColumn kRoundedAnswers{
     "requests whose answer leaves the one alone at a token whose margin is within rounding; most of all "
     "repetitions"};
 inline constexpr auto kRequestsPerS =
-    results::NumberColumn{"requests_per_s", "1/s", "answered requests / served_s"}.called("requests/s");
-inline constexpr results::NumberColumn kRequestsPerSCiLow{
-    "requests_per_s_ci_low", "1/s", "lower end of the 95 % interval of requests_per_s (over repetitions)"};
-inline constexpr results::NumberColumn kRequestsPerSCiHigh{
-    "requests_per_s_ci_high", "1/s", "upper end of the 95 % interval of requests_per_s"};
-inline constexpr results::NumberColumn kServedTokensPerSCiLow{
-    "served_tokens_per_s_ci_low", "tokens/s",
-    "lower end of the 95 % interval of served_tokens_per_s (over repetitions)"};
-inline constexpr results::NumberColumn kServedTokensPerSCiHigh{
-    "served_tokens_per_s_ci_high", "tokens/s", "upper end of the 95 % interval of served_tokens_per_s"};
+    results::estimate<"requests_per_s">("1/s", "answered requests / served_s",
+                                        "95 % interval (over repetitions)")
+        .called("requests/s");
 inline constexpr results::NumberColumn kTtftP90S{
     "ttft_p90_s", "s", "time from arrival to the first token, 90th percentile over the requests"};
 inline constexpr results::NumberColumn kTpotP90Ms{
@@ -93,13 +86,10 @@ inline constexpr auto kServeColumns = results::column_list(
     kRefused, kRunningMean, kRunningP50, kRunningP99, kRunningPeak, kWaitingP50, kWaitingP99, kWaitingPeak,
     kPoolBlocks, kHeldPeakBytes, kHeldMeanBytes, kPayloadMeanBytes, kSlackMeanBytes, kOtherMeanBytes,
     kCachedMeanBytes, kFragmentationShare, kPreemptions, kPreemptionsPer1000, kRecomputedTokens, kHitRate,
-    kPaddingShare, kTimesFrom, kServedS, kLimitTtftS, kLimitTpotMs, kGoodputPerS, kGoodputPerSCiLow,
-    kGoodputPerSCiHigh, kRequestsPerS, kRequestsPerSCiLow, kRequestsPerSCiHigh, kServedTokensPerS,
-    kServedTokensPerSCiLow, kServedTokensPerSCiHigh, kTtftP50S, kTtftP50SCiLow, kTtftP50SCiHigh, kTtftP90S,
-    kTtftP99S, kTtftP99SCiLow, kTtftP99SCiHigh, kTpotP50Ms, kTpotP50MsCiLow, kTpotP50MsCiHigh, kTpotP90Ms,
-    kTpotP99Ms, kTpotP99MsCiLow, kTpotP99MsCiHigh, kProjectionsTimeShare, kAttentionTimeShare,
-    kSchedulingTimeShare, kClockResidual, kReplayTtftP50S, kReplayTtftP99S, kReplayTpotP50Ms,
-    kReplayTpotP99Ms, kReplayServedS, kReplayPreemptions, kReplayHitRate, kReplayErrorP50, kReplayErrorMax,
-    kReplayCounts);
+    kPaddingShare, kTimesFrom, kServedS, kLimitTtftS, kLimitTpotMs, kGoodputPerS, kRequestsPerS,
+    kServedTokensPerS, kTtftP50S, kTtftP90S, kTtftP99S, kTpotP50Ms, kTpotP90Ms, kTpotP99Ms,
+    kProjectionsTimeShare, kAttentionTimeShare, kSchedulingTimeShare, kClockResidual, kReplayTtftP50S,
+    kReplayTtftP99S, kReplayTpotP50Ms, kReplayTpotP99Ms, kReplayServedS, kReplayPreemptions, kReplayHitRate,
+    kReplayErrorP50, kReplayErrorMax, kReplayCounts);
 
 }  // namespace kv::experiments

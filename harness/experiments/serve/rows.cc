@@ -13,22 +13,15 @@ namespace {
 
 using planner::ReplayResult;
 
-// A value of each run: its median, and the interval where the columns have one.
-void set_median(results::Row& row, const results::NumberColumn& value, std::span<const ServedRun> runs,
-                const auto& of) {
+// A value of each run: its median, and the interval where the column has one.
+void set_median(results::Row& row, const auto& column, std::span<const ServedRun> runs, const auto& of) {
   std::vector<double> values;
   for (const ServedRun& run : runs) values.push_back(of(run));
-  row[value] = math::median(values);
-}
-void set_median(results::Row& row, const results::NumberColumn& value, const results::NumberColumn& low,
-                const results::NumberColumn& high, std::span<const ServedRun> runs, const auto& of) {
-  set_median(row, value, runs, of);
-  std::vector<double> values;
-  for (const ServedRun& run : runs) values.push_back(of(run));
-  if (std::ranges::min(values) <= 0.0) return;  // goodput of a repetition in which no request was good
-  const math::ConfidenceInterval interval = math::median_interval(values);
-  row[low] = interval.low;
-  row[high] = interval.high;
+  row[column] = math::median(values);
+  if constexpr (requires { column.high; }) {
+    if (std::ranges::min(values) <= 0.0) return;  // goodput of a repetition in which no request was good
+    row.set(column, row[column], math::median_interval(values));
+  }
 }
 
 double percentile_of(const std::vector<double>& values, double p, double unit) {
@@ -63,22 +56,21 @@ void set_served(results::Row& row, std::span<const ServedRun> runs, const planne
   for (const planner::ServedClock::Step& step : first.steps) tokens += step.work.tokens;
   row[kPaddingShare] = static_cast<double>(first.padding_tokens) / static_cast<double>(tokens);
   set_median(row, kServedS, runs, [](const ServedRun& run) { return run.result.seconds; });
-  set_median(row, kRequestsPerS, kRequestsPerSCiLow, kRequestsPerSCiHigh, runs, [](const ServedRun& run) {
+  set_median(row, kRequestsPerS, runs, [](const ServedRun& run) {
     return static_cast<double>(run.result.requests - run.result.refused) / run.result.seconds;
   });
-  set_median(row, kGoodputPerS, kGoodputPerSCiLow, kGoodputPerSCiHigh, runs, [](const ServedRun& run) {
+  set_median(row, kGoodputPerS, runs, [](const ServedRun& run) {
     return std::reduce(run.result.good.begin(), run.result.good.end()) / run.result.seconds;
   });
-  set_median(row, kServedTokensPerS, kServedTokensPerSCiLow, kServedTokensPerSCiHigh, runs,
-             [](const ServedRun& run) {
-               return static_cast<double>(run.result.generated_tokens) / run.result.seconds;
-             });
-  set_median(row, kTtftP50S, kTtftP50SCiLow, kTtftP50SCiHigh, runs, ttft(50));
+  set_median(row, kServedTokensPerS, runs, [](const ServedRun& run) {
+    return static_cast<double>(run.result.generated_tokens) / run.result.seconds;
+  });
+  set_median(row, kTtftP50S, runs, ttft(50));
   set_median(row, kTtftP90S, runs, ttft(90));
-  set_median(row, kTtftP99S, kTtftP99SCiLow, kTtftP99SCiHigh, runs, ttft(99));
-  set_median(row, kTpotP50Ms, kTpotP50MsCiLow, kTpotP50MsCiHigh, runs, tpot(50));
+  set_median(row, kTtftP99S, runs, ttft(99));
+  set_median(row, kTpotP50Ms, runs, tpot(50));
   set_median(row, kTpotP90Ms, runs, tpot(90));
-  set_median(row, kTpotP99Ms, kTpotP99MsCiLow, kTpotP99MsCiHigh, runs, tpot(99));
+  set_median(row, kTpotP99Ms, runs, tpot(99));
   set_median(row, kProjectionsTimeShare, runs,
              [](const ServedRun& run) { return run.projections_s / stepping_s(run); });
   set_median(row, kAttentionTimeShare, runs,
@@ -103,7 +95,8 @@ void set_replayed(results::Row& row, const ServingSetup& setup, std::span<const 
   row[kReplayPreemptions] = r.preemptions;
   if (setup.scheduler.share_tokens > 0) row[kReplayHitRate] = hit_rate(r);
   std::vector<double> errors;
-  for (const auto& [replayed, served] : {std::pair{&kReplayTtftP50S, &kTtftP50S},
+  using Replayed = std::pair<const results::NumberColumn*, const results::NumberColumn*>;
+  for (const auto& [replayed, served] : {Replayed{&kReplayTtftP50S, &kTtftP50S},
                                          {&kReplayTtftP99S, &kTtftP99S},
                                          {&kReplayTpotP50Ms, &kTpotP50Ms},
                                          {&kReplayTpotP99Ms, &kTpotP99Ms},

@@ -258,14 +258,13 @@ std::vector<results::Row> run_serve(const measure::SweepPoint& point, const meas
 // A question that the best of all cells that refused nothing answers.
 struct Best {
   const char* words;
-  const results::NumberColumn &value, &low, &high;
+  const results::Estimate& value;
   const char* unit;
   double sign = 1.0;  // the less the better
 };
-constexpr Best kBests[] = {
-    {"Most requests", kRequestsPerS, kRequestsPerSCiLow, kRequestsPerSCiHigh, " per second", -1.0},
-    {"Lowest p99 time to the first token", kTtftP99S, kTtftP99SCiLow, kTtftP99SCiHigh, " s"},
-    {"Lowest p99 time per token", kTpotP99Ms, kTpotP99MsCiLow, kTpotP99MsCiHigh, " ms"}};
+constexpr Best kBests[] = {{"Most requests", kRequestsPerS, " per second", -1.0},
+                           {"Lowest p99 time to the first token", kTtftP99S, " s"},
+                           {"Lowest p99 time per token", kTpotP99Ms, " ms"}};
 
 std::string best_server(std::span<const results::Row* const> cells) {
   std::string text;
@@ -279,7 +278,7 @@ std::string best_server(std::span<const results::Row* const> cells) {
     const results::Row& row = *found;
     text += (text.empty() ? "" : " ") + std::string(best.words) + ": " + row_name(row) +
             (row[kRoom] == "all" ? "" : ", room " + row[kRoom]) + (row[kSharing] == "on" ? ", sharing" : "") +
-            ", " + with_interval(row[best.value], row[best.low], row[best.high], "%.3g") + best.unit + ".";
+            ", " + with_interval(row, best.value, "%.3g") + best.unit + ".";
   }
   return text;
 }
@@ -296,10 +295,9 @@ constexpr auto kServeGroups = joined(kOfCells, kOfModelRuns, kOwnOfServe);
 constexpr const results::Table* kServeTables[] = {&kMoments};
 
 const TableColumn kServeTable[] = {
-    {"requests/s", [](const results::Row& row) { return number(row[kRequestsPerS], "%.3g"); }},
-    {"good/s", [](const results::Row& row) { return number(row[kGoodputPerS], "%.3g"); }},
-    {kServedTokensPerS.heading,
-     [](const results::Row& row) { return number(row[kServedTokensPerS], "%.4g"); }},
+    {"requests/s", shown<kRequestsPerS, "%.3g">},
+    {"good/s", shown<kGoodputPerS, "%.3g">},
+    {kServedTokensPerS.heading, shown<kServedTokensPerS, "%.4g">},
     {"TTFT p50/90/99, s",
      [](const results::Row& row) { return three(row[kTtftP50S], row[kTtftP90S], row[kTtftP99S]); }},
     {"TPOT p50/90/99, ms",

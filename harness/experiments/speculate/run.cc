@@ -142,15 +142,10 @@ class SpeculateRun {
     row[kSpeculatedTokens] = point_.seq_len - prompt_;
     double sum = 0.0;
     for (const double share : one.shares) sum += share;
-    row[kAcceptance] = sum / static_cast<double>(one.shares.size());
-    const math::ConfidenceInterval accepted = math::Clusters(one.text_of_share).mean_interval(one.shares);
-    row[kAcceptanceCiLow] = accepted.low;
-    row[kAcceptanceCiHigh] = accepted.high;
+    row.set(kAcceptance, sum / static_cast<double>(one.shares.size()),
+            math::Clusters(one.text_of_share).mean_interval(one.shares));
     row[kTokensAStep] = static_cast<double>(one.tokens) / static_cast<double>(one.steps);
-    row[kSpeedup] = math::median(one.speedups);
-    const math::ConfidenceInterval faster = math::median_interval(one.speedups);
-    row[kSpeedupCiLow] = faster.low;
-    row[kSpeedupCiHigh] = faster.high;
+    row.set(kSpeedup, math::median(one.speedups), math::median_interval(one.speedups));
     row[kRoundedTexts] = one.rounded;
     row[results::kStatus] = results::Status::kOk;
   }
@@ -166,9 +161,7 @@ std::vector<results::Row> run_speculate(const measure::SweepPoint& point, const 
   return SpeculateRun(point, control).run();
 }
 
-std::string acceptance_text(const results::Row& row) {
-  return with_interval(row[kAcceptance], row[kAcceptanceCiLow], row[kAcceptanceCiHigh], "%.3g");
-}
+std::string acceptance_text(const results::Row& row) { return with_interval(row, kAcceptance, "%.3g"); }
 
 std::string most_accepted(std::span<const results::Row* const> cells) {
   const results::Row *most = nullptr, *least = nullptr;
@@ -188,15 +181,11 @@ constexpr const config::AnyKey* kSpeculateKeys[] = {&kPromptKey, &kDraftTokensKe
 constexpr std::array kOwnOfSpeculate{ColumnGroup{kSpeculateColumns}};
 constexpr auto kSpeculateGroups = joined(kOfCells, kOfModelRuns, kOwnOfSpeculate);
 
-const TableColumn kSpeculateTable[] = {
-    kTokenBytesText,
-    {"accepted (95 %)", acceptance_text},
-    {"tokens a step", [](const results::Row& row) { return number(row[kTokensAStep], "%.2f"); }},
-    {"speed-up (95 %)",
-     [](const results::Row& row) {
-       return with_interval(row[kSpeedup], row[kSpeedupCiLow], row[kSpeedupCiHigh], "%.2f");
-     }},
-    {"rounded", [](const results::Row& row) { return number(row[kRoundedTexts], "%g"); }}};
+const TableColumn kSpeculateTable[] = {kTokenBytesText,
+                                       {"accepted (95 %)", acceptance_text},
+                                       {"tokens a step", shown<kTokensAStep, "%.2f">},
+                                       {"speed-up (95 %)", estimated<kSpeedup, "%.2f">},
+                                       {"rounded", shown<kRoundedTexts, "%g">}};
 
 constinit const Experiment kSpeculate{
     .info = {.name = "speculate",

@@ -201,9 +201,7 @@ void write_losses(results::Row& row, const measure::PredictionSummary& s, bool c
   row[measure::kLoss] = s.loss;
   row[measure::kLossSe] = s.loss_error;
   if (!compared) return;
-  row[measure::kLossChange] = s.loss_change.value;
-  row[measure::kLossChangeCiLow] = s.loss_change.interval.low;
-  row[measure::kLossChangeCiHigh] = s.loss_change.interval.high;
+  row.set(measure::kLossChange, s.loss_change.value, s.loss_change.interval);
   row[measure::kLossChangeSe] = s.loss_change_error;
 }
 

@@ -1,7 +1,7 @@
 // The columns that tasks alone write.
 #pragma once
 
-#include "harness/results/column.h"
+#include "harness/results/estimate.h"
 
 namespace kv::experiments {
 
@@ -34,11 +34,8 @@ inline constexpr auto kUsable =
         "cannot do the task, and losing it says nothing about a cache"}
         .one_of("yes no");
 inline constexpr auto kAccuracy =
-    results::NumberColumn{"accuracy", "1", "task: right / batch"}.called("right answers");
-inline constexpr results::NumberColumn kAccuracyCiLow{"accuracy_ci_low", "1",
-                                                      "lower end of accuracy's 95 % interval (Wilson)"};
-inline constexpr results::NumberColumn kAccuracyCiHigh{"accuracy_ci_high", "1",
-                                                       "upper end of accuracy's 95 % interval"};
+    results::estimate<"accuracy">("1", "task: right / batch", "95 % interval (Wilson)")
+        .called("right answers");
 inline constexpr results::NumberColumn kCredit{
     "credit", "1", "task: mean share of an answer's tokens that are the likeliest after those before them"};
 inline constexpr results::NumberColumn kDifferenceP{"difference_p", "1",
@@ -56,12 +53,8 @@ inline constexpr results::IntegerColumn kPooledQuestions{
 inline constexpr results::IntegerColumn kPooledRight{"pooled_right", "", "task: right answers to them"};
 inline constexpr results::IntegerColumn kPooledFullRight{"pooled_full_right", "",
                                                          "task: right answers of the full f32 cache to them"};
-inline constexpr results::NumberColumn kPooledChange{
-    "pooled_change", "1", "task: (pooled_right - pooled_full_right) / pooled_questions"};
-inline constexpr results::NumberColumn kPooledChangeCiLow{
-    "pooled_change_ci_low", "1", "lower end of pooled_change's 95 % interval (Tango, paired)"};
-inline constexpr results::NumberColumn kPooledChangeCiHigh{"pooled_change_ci_high", "1",
-                                                           "upper end of pooled_change's 95 % interval"};
+inline constexpr auto kPooledChange = results::estimate<"pooled_change">(
+    "1", "task: (pooled_right - pooled_full_right) / pooled_questions", "95 % interval (Tango, paired)");
 inline constexpr results::NumberColumn kPooledP{
     "pooled_p", "1",
     "task: probability of pooled answers that differ as one-sidedly by chance (McNemar, exact, two-sided)"};
@@ -73,9 +66,9 @@ inline constexpr results::NumberColumn kStratifiedP{
     "stratified_p", "1",
     "task: the same of right answers by depth and length, as if the questions were not the full cache's "
     "(Mantel-Haenszel, exact)"};
-inline constexpr auto kTaskColumns = results::column_list(
-    kTaskName, kDepth, kQuery, kTemplate, kRight, kFullRight, kUsable, kAccuracy, kAccuracyCiLow,
-    kAccuracyCiHigh, kCredit, kDifferenceP, kOutcomes, kPooledQuestions, kPooledRight, kPooledFullRight,
-    kPooledChange, kPooledChangeCiLow, kPooledChangeCiHigh, kPooledP, kPooledPNeeded, kStratifiedP);
+inline constexpr auto kTaskColumns =
+    results::column_list(kTaskName, kDepth, kQuery, kTemplate, kRight, kFullRight, kUsable, kAccuracy,
+                         kCredit, kDifferenceP, kOutcomes, kPooledQuestions, kPooledRight, kPooledFullRight,
+                         kPooledChange, kPooledP, kPooledPNeeded, kStratifiedP);
 
 }  // namespace kv::experiments

@@ -77,9 +77,8 @@ void give_verdict(const Answered& a, const results::Number& needed) {
     row[kPooledQuestions] = a.questions;
     row[kPooledRight] = a.right;
     row[kPooledFullRight] = a.full_right;
-    row[kPooledChange] = static_cast<double>(a.right - a.full_right) / static_cast<double>(a.questions);
-    row[kPooledChangeCiLow] = change.low;
-    row[kPooledChangeCiHigh] = change.high;
+    row.set(kPooledChange, static_cast<double>(a.right - a.full_right) / static_cast<double>(a.questions),
+            change);
     row[kPooledP] = a.p();
     row[kPooledPNeeded] = needed;
     row[kStratifiedP] = math::stratified_p(a.strata);

@@ -94,9 +94,7 @@ void score(results::Row& cell, const Asked& all, std::span<const measure::Predic
   cell[kFullRight] = count('b') + count('f');
   cell[kUsable] = static_cast<double>(*cell[kFullRight]) >= floor * static_cast<double>(asked) ? "yes" : "no";
   const math::ConfidenceInterval interval = math::wilson_interval(*cell[kRight], asked);
-  cell[kAccuracy] = static_cast<double>(*cell[kRight]) / static_cast<double>(asked);
-  cell[kAccuracyCiLow] = interval.low;
-  cell[kAccuracyCiHigh] = interval.high;
+  cell.set(kAccuracy, static_cast<double>(*cell[kRight]) / static_cast<double>(asked), interval);
   cell[kCredit] = credit / static_cast<double>(asked);
   cell[kDifferenceP] = math::mcnemar_p(count('c'), count('f'));
   // All answers of the run decide (judge_tasks), not losses.
@@ -112,9 +110,7 @@ std::vector<results::Row> run_task(const measure::SweepPoint& point, const measu
   return run_reading(point, control, all.passages, nullptr, all.schedule, score_cell);
 }
 
-std::string accuracy_text(const results::Row& row) {
-  return with_interval(row[kAccuracy], row[kAccuracyCiLow], row[kAccuracyCiHigh], "%.2f");
-}
+std::string accuracy_text(const results::Row& row) { return with_interval(row, kAccuracy, "%.2f"); }
 
 std::string answers_verdict(const results::Row& row) {
   if (row[kUsable] == "no") return "the model cannot do it";
@@ -137,7 +133,7 @@ constexpr auto kTaskGroups = joined(kOfCells, kOwnOfTask, kOfModelRuns, kOfReadi
 const ErrorMeasure kTaskError{
     [](const results::Row& row) {
       if (!row[kPooledChange] || row[kUsable] == "no") return Measured{};
-      return exactly(row[results::kVerdict] == "identical" ? 0.0 : -*row[kPooledChangeCiLow]);
+      return exactly(row[results::kVerdict] == "identical" ? 0.0 : -*row[kPooledChange.low]);
     },
     [](const results::Row& row) { return "right " + number(row[kPooledRight], "%g"); },
     [](const results::Row& row) {
@@ -147,12 +143,12 @@ const ErrorMeasure kTaskError{
     0.1, "≤ 10 points lost"};
 const TableColumn kTaskTable[] = {
     kTokenBytesText,
-    {"right", [](const results::Row& row) { return number(row[kRight], "%g"); }},
-    {"of", [](const results::Row& row) { return number(row[results::kBatch], "%g"); }},
+    {"right", shown<kRight, "%g">},
+    {"of", shown<results::kBatch, "%g">},
     {"share (95 %)", accuracy_text},
     {"right tokens",
      [](const results::Row& row) { return row[kCredit] ? format("%.0f %%", 100 * *row[kCredit]) : "-"; }},
-    {"full cache", [](const results::Row& row) { return number(row[kFullRight], "%g"); }},
+    {"full cache", shown<kFullRight, "%g">},
     {"verdict, over all depths and lengths", answers_verdict}};
 
 constinit const Experiment kTask{.info = {.name = "task",

@@ -28,8 +28,8 @@ struct PositionRun {
       row[measure::kPositionFirst] = first;
       row[measure::kPositionLast] = 2 * first - 1;
       row[measure::kLossChange] = start;
-      row[measure::kLossChangeCiLow] = start - half;
-      row[measure::kLossChangeCiHigh] = start + half;
+      row[measure::kLossChange.low] = start - half;
+      row[measure::kLossChange.high] = start + half;
     }
   }
   std::string told() const { return experiments::loss_by_position(cells, positions); }

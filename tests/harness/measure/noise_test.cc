@@ -32,8 +32,8 @@ TEST(Noise, CpuTimeIsThatOfTheFirstLine) {
 results::Row timed(double low, double high) {
   results::Row row;
   row[measure::kStepP50Us] = (low + high) / 2;
-  row[measure::kStepCiLowUs] = low;
-  row[measure::kStepCiHighUs] = high;
+  row[measure::kStepP50Us.low] = low;
+  row[measure::kStepP50Us.high] = high;
   return row;
 }
 
@@ -102,8 +102,8 @@ results::Row compared(const char* variant, const char* verdict, double low, doub
   if (row[results::kVerdict] == "baseline") return row;
   row[results::kVersus] = "contiguous";
   row[measure::kRatioP50] = (low + high) / 2;
-  row[measure::kRatioCiLow] = low;
-  row[measure::kRatioCiHigh] = high;
+  row[measure::kRatioP50.low] = low;
+  row[measure::kRatioP50.high] = high;
   return row;
 }
 
@@ -135,7 +135,7 @@ TEST(Noise, ABaselineThatCannotBeTrustedGivesNoVerdict) {
 TEST(Noise, IsJudgedWhenItIsMarked) {
   std::vector<results::Row> rows{compared("contiguous", "baseline", 1, 1),
                                  compared("doubling", "slower", 1.2, 3)};
-  rows[0][measure::kStepCiHighUs] = 300;
+  rows[0][measure::kStepP50Us.high] = 300;
   measure::mark_noise(rows, measure::NoiseMeter());
   EXPECT_EQ(rows[1][results::kVerdict], results::kUnreliable);
 }
