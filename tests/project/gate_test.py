@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
-SHARDED = "contract_test threads_test truncation_test prefix_cache_test retention_test".split()
+SHARDED = "contract_test cache_machine_test threads_test retention_test".split()
 
 
 def sh(home, script):
