@@ -1,6 +1,6 @@
 // Claim files, and what they compute: figures, expressions, definitions, closed forms. No run is made.
-#include "harness/claims/figure_result.h"
 #include "harness/claims/claims.h"
+#include "harness/claims/figure_result.h"
 #include "harness/claims/quantities.h"
 #include "tests/fuzz/input_file.h"
 
