@@ -63,7 +63,7 @@ def cpp_sites(path: Path) -> Iterator[Site]:
         return cursor.type.get_canonical().spelling.removeprefix("const ").removesuffix(" &") in NUMBERS
 
     def operator(cursor, parts) -> Iterator[Site]:
-        """Of `a OP b`, whose operator stands between its operands."""
+        """For `a OP b`, whose operator stands between its operands."""
         (a, left), (right, b) = span(parts[0]), span(parts[-1])
         sign = text(left, right).strip()
         if not re.fullmatch(r"[-+<>=!&|]{1,2}", sign):

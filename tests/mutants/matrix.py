@@ -1,4 +1,4 @@
-"""Which tests notice which bug of matrix.csv: one build that has them all, each switched on by the environment."""
+"""The tests that notice each bug of matrix.csv: one build that has them all, each switched on by the environment."""
 
 from __future__ import annotations
 

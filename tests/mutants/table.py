@@ -27,7 +27,7 @@ class Bug(NamedTuple):
     note: str = ""  # why it changes nothing, or why there is no test
 
     def planted(self, home: Path = HOME) -> bool:
-        """Whether its line is there once."""
+        """True if its line is there once."""
         path = home / self.file
         return path.is_file() and [line.strip() for line in path.read_text().split("\n")].count(self.line) == 1
 

@@ -1,4 +1,4 @@
-"""What is refused for the state of things: folders, disks, clocks, stacks. refusals.toml has inputs that are wrong by themselves."""
+"""Refusals for the state of things: folders, disks, clocks, stacks. refusals.toml has inputs that are wrong by themselves."""
 
 import json
 import os

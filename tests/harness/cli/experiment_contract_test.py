@@ -1,4 +1,4 @@
-"""What holds for every experiment that the program lists, on its smallest config, contract/NAME.toml: killed, on a full disk or in
+"""The contract of every experiment that the program lists, on its smallest config, contract/NAME.toml: killed, on a full disk or in
 shards it gives the cells of a whole run; its folder holds together, and its times are those of its samples."""
 
 import json
@@ -13,7 +13,7 @@ from recomputed import assert_recomputed
 
 CONFIGS = Path(__file__).with_name("contract")
 EXPERIMENTS = [listed["name"] for listed in json.loads(kvlab("list", "--json").stdout)["experiments"]]
-# What another run of the same cells measures anew; and where requests come by the clock, what depends on when they came.
+# Columns that another run of the same cells measures anew; and where requests come by the clock, those that depend on when they came.
 MEASURED = re.compile(r"_us$|_us_|_gbps$|_per_s|_seconds$|ratio_|bound|multiply_add_peak|speedup$|^(rss_peak_bytes|noise|discarded_repetitions)$"
                       r"|^(cold_)?(steal|others|disturbed|ceiling|projections|cache)_share$")  # fmt: skip
 BY_THE_CLOCK = {"serve": re.compile(r"_s$|_ms$|_(s|ms)_ci_|_p\d\d$|_peak$|_mean$|_mean_bytes$|held_peak_bytes|_share$|clock_|replay_|preemptions")}
@@ -55,7 +55,7 @@ def kept(row, name):
 
 
 def assert_same(folder, whole):
-    """As the whole run has them: files, cells each once, and their rows in every table."""
+    """The whole run's files, cells each once, and their rows in every table."""
     assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in whole.folder.iterdir())
     assert json.loads((folder / "env.json").read_text())["finished"]
     cells, expected = cells_by_key(folder), cells_by_key(whole.folder)

@@ -34,7 +34,7 @@ def random():
 
 
 def added(made, *arrays, layer=0):
-    """What a step of a new sequence gives."""
+    """The output of a step of a new sequence."""
     return made.step(made.add_sequence(), layer, *arrays)
 
 

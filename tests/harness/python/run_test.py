@@ -65,7 +65,7 @@ def test_figures_are_the_reports(results):
 
 
 def test_own_tensors_are_evaluated(tmp_path):
-    """As the program does with the same numbers in a file."""
+    """The program finds the same with these numbers in a file."""
     draw = numpy.random.default_rng(1).standard_normal
     tensors = {"q": draw((2, 4, 48, 32), "f4"), "k": draw((2, 2, 48, 32), "f4"), "v": draw((2, 2, 48, 32)).astype("f2")}
     found = kvlab.eval(tensors, ["contiguous/f16", "contiguous/q4_0"], prompt=16, context=48, threads=1)

@@ -1,4 +1,4 @@
-// What must hold of attention whatever the rows are stored as and whoever computes it. A backend computes; the properties
+// Properties that hold of attention whatever the rows are stored as and whoever computes it. A backend computes; the properties
 // are the same for all of them.
 #pragma once
 
