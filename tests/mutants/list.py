@@ -73,13 +73,13 @@ MUTANTS = [
     # Times and verdicts of a cell
     Mutant(CELL, "result[kStepP90Us] = math::percentile(all, 90)", "result[kStepP90Us] = math::percentile(all, 99)", "experiment_contract_test"),
     Mutant(CELL, "result[kStepP99Us] = math::percentile(all, 99)", "result[kStepP99Us] = math::percentile(all, 90)", "experiment_contract_test"),
-    Mutant(CELL, "result[kStepP50Us] = math::median(medians)", "result[kStepP50Us] = math::median(all)", "experiment_contract_test"),
+    Mutant(CELL, "math::median(medians), step)", "math::median(all), step)", "experiment_contract_test"),
     Mutant(CELL, "math::median_interval(medians)", "math::median_interval(all)", "experiment_contract_test"),
-    Mutant(CELL, "result[kStepCiLowUs] = step.low", "result[kStepCiLowUs] = step.high", "experiment_contract_test"),
+    Mutant("harness/results/row.h", "(*this)[of.low] = interval.low", "(*this)[of.low] = interval.high", "experiment_contract_test"),
     Mutant(CELL, "result[kSampleCount] = static_cast<int64_t>(all.size())", "result[kSampleCount] = static_cast<int64_t>(steps.size())", "experiment_contract_test"),
     Mutant(CELL, "times.view_us += watch.lap()", "times.append_us += watch.lap()", "cli_recompute_test cli_run_test"),
     Mutant(CELL, "static_cast<double>(read_bytes) / attend * 1e-3", "static_cast<double>(read_bytes) / attend * 2e-3", "cli_recompute_test"),
-    Mutant(CELL, "result[kColdCiLowUs]) = interval.low", "result[kColdCiLowUs]) = step.low", "cli_recompute_test"),
+    Mutant(CELL, "result[kColdAttendP50Us.low]) = interval.low", "result[kColdAttendP50Us.low]) = step.low", "cli_recompute_test"),
     Mutant(CELL, "failure.empty() ? results::Status::kOk : results::Status::kFailed", "results::Status::kOk", "broken_variants_test"),
     Mutant(CELL, "errors.failure().empty() ? evictions.failure() : errors.failure()", "errors.failure()", "broken_variants_test"),
     Mutant(CELL, "result[verify::kErrCodecRelL2] = errors.codec_rel_l2", "result[verify::kErrCodecRelL2] = errors.kernel_rel_l2", "experiments_test cli_run_test"),
@@ -195,7 +195,7 @@ MUTANTS = [
     Mutant("harness/measure/benchmark_json.cc", "= math::median(times[key]);", "= times[key].front();", "experiment_contract_test"),
     Mutant(RESULTS, 'then[field] == now[field]) continue', 'then[field] != now[field]) continue', "cli_resume_test"),
     # Terminal
-    Mutant("harness/measure/noise.cc", "(*row[kRatioCiLow] > 1.0 || *row[kRatioCiHigh] < 1.0);", "*row[kRatioCiLow] > 1.0;", "noise_test"),
+    Mutant("harness/measure/noise.cc", "(*row[kRatioP50.low] > 1.0 || *row[kRatioP50.high] < 1.0);", "*row[kRatioP50.low] > 1.0;", "noise_test"),
     Mutant("harness/cli/summary.cc", "noisy += !(*row)[measure::kNoise].empty();", "", "summary_test"),
     Mutant("harness/cli/summary.cc", "constexpr size_t kOwnLines = 4;", "constexpr size_t kOwnLines = 0;", "summary_test"),
     # Roofline
