@@ -234,7 +234,7 @@ class Machine {
     if (pool_.blocks > 0) write_blocks(blocks, -1, trial, {});
     SequenceId id = -1;
     say("load");
-    if (!attempt<OutOfBlocks>(!fits(blocks), [&] { id = cache_->read(text, "it"); })) return;
+    if (!attempt<OutOfBlocks>(!fits(blocks), [&, &text = text] { id = cache_->read(text, "it"); })) return;
     say("(as " + std::to_string(id) + ")");
     write_blocks(blocks_, id, live, {});
     live_[id] = std::move(live);

@@ -126,7 +126,7 @@ inline Exact exact(const Problem& p) {
   std::vector<double> k, v;
   for (int first = 0; const auto& [codec, rows] : p.segments()) {
     PagedHead head(codec, p.shape.head_dim, kContiguous, rows);
-    const auto part = [&](const std::vector<float>& all) {
+    const auto part = [&, rows = rows](const std::vector<float>& all) {
       const auto from = all.begin() + int64_t{first} * p.shape.head_dim;
       return std::vector<float>(from, from + int64_t{rows} * p.shape.head_dim);
     };
