@@ -1,4 +1,4 @@
-"""What a synthetic folder plants in the cells of each experiment: the values of its axes, and the effects that charts and titles tell.
+"""The values that a synthetic folder plants in the cells of each experiment: the values of its axes, and the effects that charts and titles tell.
 
 An entry of PLANTED yields (variant, length, planted columns); synthetic.py fills in the rest.
 """

@@ -68,7 +68,7 @@ CROSSING = {
 }  # fmt: skip
 F32, F16, Q8 = "contiguous/f32/full", "contiguous/f16/full", "contiguous/q8_0/full"
 
-# What the program says of a variant: this is what knows the form of a spec here.
+# The program's description of a variant, the one that knows the form of a spec here.
 STAGES = ["placement", "codec", "retention", "selection", "layer_specs", "oracle", "bits_per_value"]
 SELECTIONS, CODECS = {"all", "quest", "topk"}, {"f32", "f16", "bf16", "q8_0", "q4_0", "fp8", "mxfp8", "token", "kivi"}
 BITS = {"f32": 32, "f16": 16, "q8_0": 8.5, "q4_0": 4.5, "token(bits=4)": 4.25, "token(bits=2)": 2.25,
@@ -99,7 +99,7 @@ def in_words(variant: str) -> str:
 
 
 def learn_names(names, labels={}, series={}) -> None:
-    """As if a folder with these variants had been read."""
+    """The state after a folder with these variants has been read."""
     from columns import Column
     from known import learn
 

@@ -47,7 +47,7 @@ def changes(files):
 
 
 def reading(files):
-    """What the selection that reads least loses, and who is told apart."""
+    """The loss of the selection that reads least, and who is told apart."""
     rows = files.of("quality", "recall")
     ends = sorted(f"{row['loss_change']:.2g}" for row in rows if "/quest(top=0.1)" in row["variant"])
     part = [row for row in rows if "/quest(" in row["variant"] or row["kept_tokens"] < row["seq_len"]]

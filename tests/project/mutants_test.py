@@ -23,7 +23,7 @@ def test_a_planted_bug_has_its_place_and_its_tests(mutant):
 
 
 def test_a_drawn_bug_has_its_place():
-    """Where a line has changed, take its row out, or draw anew: tests/mutants/draw.py."""
+    """If a line has changed, take its row out, or draw anew: tests/mutants/draw.py."""
     for bug in BUGS:
         assert bug.planted(), bug
         assert bug.line.encode()[int(bug.at) :].startswith(bug.old.encode()) and bug.old != bug.new, bug

@@ -354,7 +354,7 @@ class Machine {
   bool mixed_ = false, cut_ = false;  // sequences have shared rows, and one of them went back since
 };
 
-// What is wrong after these operations, with the operations; or nothing.
+// The fault after these operations, with the operations; or nothing.
 inline std::string failure(const Spec& spec, const std::vector<Operation>& operations,
                            cuda::Gpu* gpu = nullptr) {
   Machine machine(spec, gpu);

@@ -261,7 +261,7 @@ struct Blocks {
   }
 };
 
-// What a prefix cache holds, as vLLM and SGLang do: whole blocks, each found by all ids before its end. The least recently used goes
+// The blocks that a prefix cache holds, as vLLM and SGLang do: whole blocks, each found by all ids before its end. The least recently used goes
 // first of those that no longer prefix and no sequence needs.
 class Held {
  public:
