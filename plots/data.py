@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
+from answers import read_answers, with_conclusions
 from columns import BadResults, Column, guessed, printable, read_columns, read_json
 from known import STAGE_COLUMNS, learn
 from prepare import with_absent
-from trust import with_trusted_verdicts
 
 # Written by every experiment of every version.
 CELL_COLUMNS = "cell variant device experiment phase workload status threads layers q_heads kv_heads head_dim batch seq_len".split()
@@ -64,6 +64,7 @@ class Run:
     heads: pl.DataFrame  # one row a query head of an eval
     moments: pl.DataFrame  # one row a stretch of a replay's time
     hits: pl.DataFrame  # one row a capacity of a prefix cache, of a replayed trace
+    answers: dict  # answers.json; `point` of a cell numbers its points
     columns: dict[str, Column]  # of cells.csv
     env: dict
     config: str  # the TOML as run, or ""
@@ -76,7 +77,7 @@ def load_runs(folders: list[Path]) -> list[Run]:
     if len(set(names)) < len(names):
         names = ["/".join(folder.resolve().parts[-2:]) for folder in folders]
     if len(set(names)) < len(names):
-        raise BadResults(f"{folders[0]}: two of the folders carry the same name, or one was given twice")
+        raise BadResults(f"{folders[0]}: two of the folders have the same name, or one was given twice")
     return [part for folder, name in zip(folders, names) for part in by_host(load_run(folder, as_utf8(name)))]
 
 
@@ -105,21 +106,23 @@ def as_utf8(name: str) -> str:
 
 def load_run(folder: Path, name: str) -> Run:
     if not folder.is_dir():
-        raise BadResults(f"{folder}: no such folder; give a results folder, one that holds cells.csv")
+        raise BadResults(f"{folder}: no such folder; give a results folder, which has cells.csv")
     columns = read_columns(folder / "columns.json")
     cells = read_csv(folder / "cells.csv", CELL_COLUMNS, columns)
     if cells.is_empty():
         raise BadResults(f"{folder / 'cells.csv'}: a header and no rows; the run has not finished a cell yet")
     if not {*STAGE_COLUMNS, "bits_per_value"} <= set(cells.columns) or not any(column.is_axis for column in columns.values()):
-        raise BadResults(f"{folder}: an earlier version wrote it; run ./kvlab check-results --add-stages {folder}")
+        raise BadResults(f"{folder}: an earlier version wrote it, without columns that charts need; measure it again")
     learn(cells, columns)
-    cells = without_untested(with_trusted_verdicts(with_absent(cells, NUMBERS, TEXTS)))
+    answers = read_answers(folder)
+    cells = without_untested(with_conclusions(with_absent(cells, NUMBERS, TEXTS), answers))
     untested = cells.filter(is_untested())["cell"].to_list()
     run = pl.lit(name).alias("run")
     return Run(
         name,
         folder,
         with_memory(cells.with_columns(run)),
+        answers=answers,
         columns=columns,
         env=read_env(folder / "env.json"),
         config=read_text(folder / "config.toml") if (folder / "config.toml").exists() else "",
@@ -189,10 +192,10 @@ def read_rows(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
     """The header, the rows, and the line of the file at which each row ends. Throws BadResults."""
     content = read_text(path).removeprefix("\ufeff")  # spreadsheets begin a CSV file with this mark
     if not content.strip():
-        raise BadResults(f"{path}: the file is empty; it needs a header line and one row a cell")
+        raise BadResults(f"{path}: the file is empty; it needs a header line and one row per cell")
     if not content.endswith("\n"):
         last = content.count("\n") + 1
-        raise BadResults(f"{path}:{last}: the last line is torn (no line end); finish the run with --resume")
+        raise BadResults(f"{path}:{last}: the last line is incomplete (no line end); finish the run with --resume")
     reader = csv.reader(io.StringIO(content, newline=""))
     rows, lines = [], []
     try:

@@ -1,26 +1,76 @@
-"""The first screen at each sweep point: the sentence that answers, and the table to decide by, both ranked by ranking.py."""
+"""The first screen at each sweep point: the sentence that answers, and the table to decide by, as answers.json has them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import polars as pl
 import whiskers
+from data import Run
 from known import called, heading, label_of, name_of, spec_of
 from markupsafe import Markup
-from prepare import along, is_aa_test, place, with_absent, with_panel
-from ranking import MEASURES, NUMBERS, SAID, TEXTS, Measure, Ranking, Reach, Row, about_answers, comparable, evicts, front, has_one_baseline, is_lossless, keeps_limit, limit_of, measured_by, named, own, pace, ranking, told, untested_text
-from style import bytes_text
+from prepare import along, place, with_absent, with_panel
+from style import bytes_text, microseconds_text
 from tables import CELL
-from trust import leaves_out_one
 
-FEW_BITS = 5  # stored bits a value: below, codecs differ in what they lose
-NAMED = 3  # tied variants in a sentence
-FAR = 1.5  # times the baseline's time: a variant that is worth a warning
+Row = Mapping  # of cells.csv, with None where nothing was measured
+Reach = tuple[float, float, float]  # value, and the ends of its interval
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How the table shows a quantity that answers.json may rank by."""
+
+    kind: str
+    column: str
+    write: Callable[[float], str]
+    interval: tuple[str, str] | None = None  # columns
+    ratio: str = ""  # the beginning of the columns with its ratio to `versus`
+    unit: str = ""
+    derived_from: str = ""  # the column of cells.csv whose heading it bears
+
+    @property
+    def heading(self) -> str:
+        return heading(self.derived_from or self.column)
+
+
+def scientific(value: float) -> str:
+    return f"{value:.2g}".replace("e-0", "e-")
+
+
+def rounded(rate: float) -> str:
+    """To three digits, as 3,120 and 5.61."""
+    return f"{float(f'{rate:.3g}'):,.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
+def of_time(column: str, stem: str, ratio: str = "") -> Measure:
+    return Measure("time", column, microseconds_text, (f"{stem}_ci_low_us", f"{stem}_ci_high_us"), ratio)
+
+
+def estimated(kind: str, column: str, write: Callable[[float], str], unit: str = "") -> Measure:
+    return Measure(kind, column, write, (f"{column}_ci_low", f"{column}_ci_high"), unit=unit)
+
+
+MEASURES = [
+    of_time("append_total_us", "append_total", "append_total_ratio"), of_time("step_p50_us", "step", "ratio"), of_time("prefill_p50_us", "prefill", "ratio"),
+    of_time("cold_attend_p50_us", "cold", "cold_ratio"), of_time("fork_p50_us", "fork"),
+    *(estimated("rate", column, "{:.3g}".format) for column in ("goodput_per_s", "requests_per_s")), estimated("rate", "accuracy", "{:.0%}".format),
+    estimated("served", "served_tokens_per_s", rounded), estimated("served", "ttft_p99_s", "{:.3g}".format, "s"), estimated("served", "tpot_p99_ms", "{:.3g}".format, "ms"),
+    Measure("bytes", "bytes_per_token", bytes_text, derived_from="held_bytes_per_token"),
+    Measure("bytes", "workspace_sequence", bytes_text, derived_from="bytes_workspace_peak"),
+    Measure("bytes", "held_peak_bytes", bytes_text),
+    Measure("error", "err_rel_l2", scientific, ("err_ci_low", "err_ci_high")),
+    estimated("error", "kl_mean", scientific), estimated("error", "loss_change", "{:+.2g}".format),
+]  # fmt: skip
+NAMED = {measure.derived_from or measure.column: measure for measure in MEASURES}  # as answers.json names them
+NUMBERS = [
+    *(column for measure in MEASURES for column in (measure.column, *(measure.interval or ()))),
+    *(f"{prefix}{end}" for prefix in ("append_total_ratio", "ratio", "cold_ratio") for end in ("_p50", "_ci_low", "_ci_high")),
+    *"bits_per_value held_bytes_per_token bytes_workspace_peak model_layers model_bytes bytes_disk".split(),
+]  # fmt: skip
 LATENCIES = [measure for measure in MEASURES if measure.kind == "served" and "p99" in measure.column]
-IDLE = "its budget is not below the sequence, so it kept all tokens"
 
 
 @dataclass(frozen=True)
@@ -40,6 +90,7 @@ class Cell:
     drawn: Markup = Markup("")
     tag: str = ""  # the class of a tag's colour
     noise: str = ""
+    why: str = ""  # nothing was measured
 
 
 @dataclass(frozen=True)
@@ -74,61 +125,67 @@ class Point:
         return f"{self.panel}, {self.place}" if self.panel else self.place
 
 
-def points(cells: pl.DataFrame) -> list[Point]:
-    """The sweep points with a result, panel by panel in the order of the file, the longest of a panel first. `cells` has the
+def points(cells: pl.DataFrame, runs: list[Run]) -> list[Point]:
+    """The sweep points with a result, panel by panel in the order of the file, the longest of a panel first. `cells` of these runs has the
     index of each cell among the report's."""
     is_prompt = pl.col("phase") == "prefill"  # all of its caches hold the same
-    cells = with_absent(cells, [*NUMBERS, "bytes_workspace_peak", "model_layers", "model_bytes", "bytes_disk", "refused", *(m.column.replace("p99", p) for m in LATENCIES for p in ("p50", "p90"))], [*TEXTS, "arm", "reason", "phase"])
+    cells = with_absent(cells, [*NUMBERS, *(m.column.replace("p99", p) for m in LATENCIES for p in ("p50", "p90"))], ["verdict", "versus", "noise", "arm", "reason", "phase"])
     cells = cells.with_columns(
         bytes_per_token=pl.when(~is_prompt.fill_null(False)).then("bytes_per_token"),
         workspace_sequence=pl.when(is_prompt).then(pl.col("bytes_workspace_peak") / pl.col("batch")),
     )
-    rows = with_panel(cells).with_columns(aa_test=is_aa_test()).sort(CELL)
+    rows = with_panel(cells).sort(CELL)
     axes = along(rows.columns)
+    concluded = {run.name: run.answers for run in runs}
     panels: dict[str, dict[tuple, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows.iter_rows(named=True):
         panels[row["panel"]][tuple(row[column] for column in axes)].append(row)
     found = []
     for at in panels.values():
         longest_first = sorted(at.values(), key=lambda rows: [-(rows[0].get(c) or 0) for c in ("seq_len", "distance")])
-        found += [point(rows) for rows in longest_first if any(row["status"] == "ok" for row in rows)]
+        found += [point(rows, concluded[rows[0]["run"]]) for rows in longest_first if any(row["status"] == "ok" for row in rows)]
     return [p for p in found if len(p.headings) > 1]
 
 
-def point(rows: list[Row]) -> Point:
-    tested = [row for row in rows if row["status"] == "ok" and not row["aa_test"]]
-    by = measured_by(tested)
-    main = next(iter(by.values()), None)
-    ordered = ranking(tested, main, limited=False) if main else None
-    in_order = [*(ordered.rows if ordered else ()), *(row for row in tested if not ordered or row not in ordered.rows)]
-    best = ranking(named(tested), main) if main and main.column != "accuracy" else None
-    marks = dict(zip(map(id, in_order), front(in_order)))
-    columns = list(columns_of(in_order, by, best))
-    places = {id(best.best): "best"} | {id(row): "tied" for row in best.tied} if best and (main.kind != "time" or comparable(tested)) else {}
-    lines = [line(row, [write(row) for _, write in columns], marks.get(id(row), ""), places.get(id(row), "")) for row in in_order]
-    lines += [line(row, [], "", "") for row in rows if row["status"] != "ok"]
+def point(rows: list[Row], answers: Mapping) -> Point:
     first = rows[0]
+    concluded = answers["points"][first["point"]]
+    ranked = sorted((row for row in rows if row["rank"] is not None), key=lambda row: row["rank"])
+    by = {kind: NAMED[column] for kind, column in concluded["measures"].items()}
+    columns = list(columns_of(ranked, by))
+    limit = concluded["limit"] or concluded["measures"].get("error", "")
+    lines = [line(row, [explained(write(row), row, head) for head, write in columns], limit) for row in ranked]
+    lines += [line(row, [], limit) for row in rows if row["status"] != "ok"]
     headings = [Heading("variant", ["variant"], left=True), *(head for head, _ in columns)]
-    aa_tests = [row for row in rows if row["aa_test"] and None not in (row["ratio_p50"], row["ratio_ci_low"], row["ratio_ci_high"])]
-    said = list(sentences(named(tested), by, place(first), aa_tests))
-    return Point(first["panel"] or first["experiment"] or "", place(first), said, headings, lines, first["experiment"] or "", list(map(aa_text, aa_tests)), main.column if main else "", first["seq_len"])
+    lead = f"{'With' if first.get('requests') else 'At'} {place(first)}, "
+    said = [(lead if at == 0 else "") + sentence for at, sentence in enumerate(concluded["sentences"])]
+    main = next(iter(by.values()), None)
+    return Point(first["panel"] or first["experiment"] or "", place(first), said, headings, lines, first["experiment"] or "",
+                 [test["text"] for test in concluded["tests"]], main.column if main else "", first["seq_len"])  # fmt: skip
 
 
-def line(row: Row, cells: list[Cell], on_front: str, ranked: str) -> Line:
+def explained(cell: Cell, row: Row, head: Heading) -> Cell:
+    """With the reason where the cell has a dash."""
+    if cell.text != "–":
+        return cell
+    column = head.columns[0]
+    if "ratio" not in column and column != "verdict":
+        return replace(cell, why=f"no {column}: the {row['experiment']} experiment does not measure it for this variant")
+    return replace(cell, why=f"not compared: {label_of(row['versus'])} has no such time here" if row["versus"] else "not compared: no baseline at this sweep point")
+
+
+def line(row: Row, cells: list[Cell], limit: str) -> Line:
     spec = spec_of(row["variant"] or "")
     facts = {stage: name_of(getattr(spec, stage)) for stage in ("placement", "codec", "retention", "selection")}
-    error = limit_of(row)
-    facts |= {"bits": row["bits_per_value"], "bytes": row["bytes_per_token"], "error": row[error] if error else None, "front": on_front}
+    facts |= {"bits": row["bits_per_value"], "bytes": row["bytes_per_token"], "error": row.get(limit), "front": row["on_front"]}
     facts["status"] = (row["status"] or "no status").replace("_", " ")
-    note = untested_text(row) or (IDLE if row["keeps_all"] == 1 else f"keeps {row['kept_tokens']:,.0f} of {row['seq_len']:,.0f} tokens" if evicts(row) and row["kept_tokens"] and row["seq_len"] else "")
-    note = ", ".join(filter(None, (note, row["oracle"] and f"an oracle: it {row['oracle']}")))
-    return Line(row[CELL], called(row), row["variant"] or "", note, cells, facts["status"], row["reason"] or "no reason recorded", facts, ranked)
+    return Line(row[CELL], called(row), row["variant"] or "", row["note"], cells, facts["status"], row["reason"] or "no reason recorded", facts, row["ranked"])
 
 
 # --- the table's columns, of those that this point can fill ---
 
 
-def columns_of(rows: list[Row], by: Mapping[str, Measure], best: Ranking | None) -> Iterator[tuple[Heading, object]]:
+def columns_of(rows: list[Row], by: Mapping[str, Measure]) -> Iterator[tuple[Heading, object]]:
     timed, rated, sized = by.get("time"), by.get("rate"), by.get("bytes")
     if timed:
         yield time_column(rows, timed)
@@ -145,7 +202,7 @@ def columns_of(rows: list[Row], by: Mapping[str, Measure], best: Ranking | None)
     if any(row["verdict"] not in (None, "", "baseline") for row in rows) or any(row["noise"] for row in rows):
         ratio = timed.ratio if timed else ""
         decides = f"{ratio}_p50" if ratio not in ("", "ratio") else "verdict"
-        yield Heading("verdict", [decides, "versus", "noise"], left=True), lambda row: Cell((told(row, ratio) or "–").replace("_", " "), value=told(row, ratio), tag=told(row, ratio), noise=row["noise"] or "")
+        yield Heading("verdict", [decides, "versus", "noise"], left=True), lambda row: Cell((row["told"] or "–").replace("_", " "), value=row["told"], tag=row["told"], noise=row["noise"] or "")
 
 
 def served(rows: list[Row], rated: Measure | None) -> Iterator[tuple[Heading, object]]:
@@ -172,32 +229,39 @@ def time_column(rows: list[Row], timed: Measure) -> tuple[Heading, object]:
     if axis:
         versus = sorted({row["versus"] for row in rows if row["versus"]})
         columns = [timed.ratio + end for end in ("_p50", "_ci_low", "_ci_high")]
-        return (Heading(heading(f"{timed.ratio}_p50", label_of(versus[0]) if len(versus) == 1 else ""), [*columns, timed.column], drawn=whiskers.scale(axis)), lambda row: ratio_cell(row, timed, axis))
+        return (Heading(heading(f"{timed.ratio}_p50", label_of(versus[0]) if len(versus) == 1 else ""), [*columns, timed.column], below="median time, ± half of its 95 % interval", drawn=whiskers.scale(axis)), lambda row: ratio_cell(row, timed, axis))
     return written(timed)
 
 
 def ratio_cell(row: Row, timed: Measure, axis: whiskers.Axis) -> Cell:
     reach = pace(row, timed.ratio)
-    took = optional(row[timed.column], timed.write)
+    took = optional(row[timed.column], timed.write) + noise_of(row, timed)
     if reach is None:
         return Cell("–", took)
     if row["verdict"] == "baseline":
         return Cell("1", took, 1.0, whiskers.dot(axis, reach, "baseline", "1"))
     said = f"{times(reach[0])} ({span(reach)})"
-    return Cell(said, took, reach[0], whiskers.dot(axis, reach, told(row, timed.ratio), said))
+    return Cell(said, took, reach[0], whiskers.dot(axis, reach, row["told"], said))
+
+
+def noise_of(row: Row, timed: Measure) -> str:
+    """Half of the interval as a share of the median."""
+    value, low, high = (row[column] for column in (timed.column, *timed.interval))
+    return "" if None in (value, low, high) or not value else f" ± {(high - low) / 2 / value:.1%}"
 
 
 def dotted(rows: list[Row], measure: Measure) -> tuple[Heading, object]:
     """A measure without a baseline, on an axis of its own."""
     signed = measure.column == "loss_change"
-    axis = whiskers.axis_of([own(row, measure) for row in rows if row[measure.column] is not None], 0.0 if signed else None, signed)
+    known = [own(row, measure) for row in rows if row[measure.column] is not None]
+    axis = whiskers.SHARES if measure.column == "accuracy" else whiskers.axis_of(known, 0.0 if signed else None, signed)
     head, text = written(measure)
     if axis is None:
         return head, text
 
     def cell(row: Row) -> Cell:
         plain = text(row)
-        if plain.value is None or (plain.value <= 0 and not signed):
+        if plain.value is None or (plain.value <= 0 and axis.is_log):
             return plain
         return Cell(plain.text, plain.below, plain.value, whiskers.dot(axis, own(row, measure), row["verdict"] or "plain", plain.text))
 
@@ -229,101 +293,21 @@ def bytes_column(rows: list[Row], sized: Measure) -> tuple[Heading, object]:
     return Heading(sized.heading, [sized.column, "bytes_payload", "bytes_metadata", "bytes_slack"] + ["model_bytes"] * whole), cell
 
 
-# --- the sentence ---
+def own(row: Row, measure: Measure) -> Reach:
+    """A row's value with its interval, which is the value alone where none was measured."""
+    value = row[measure.column]
+    low, high = (row[end] for end in measure.interval or (measure.column,) * 2)
+    return (value, value, value) if low is None or high is None else (value, low, high)
 
 
-def sentences(rows: list[Row], by: Mapping[str, Measure], at: str, aa_tests: list[Row]) -> Iterator[str]:
-    """The fastest and the slowest, or why there is none; what loses least of few bits, or of all where nothing was timed."""
-    main = by.get("time") or by.get("rate")
-    lead = f"{'With' if rows[0].get('requests') else 'At'} {at}, "
-    if main and main.kind == "time" and not comparable(rows):
-        yield f"{lead}no variant is called faster or slower: {' and '.join(doubts(rows, aa_tests))}."
-        lead = ""
-    elif main:
-        yield f"{lead}{about_answers(rows, lambda row: f'`{called(row)}`')}." if main.column == "accuracy" else about_speed(rows, main, lead)
-        lead = ""
-    answered = [row for row in rows if row.get("requests_per_s") is not None and not row.get("refused")]
-    for measure in LATENCIES if len(answered) > 1 else ():
-        fastest = ranking(answered, measure)
-        yield f"`{called(fastest.best)}` {measure.is_best}: {amount(fastest.best, measure)}{ties(fastest)}."
-    if error := by.get("error"):
-        few = [row for row in rows if row["bits_per_value"] is not None and row["bits_per_value"] <= FEW_BITS and not evicts(row)]
-        lossy = [row for row in rows if not is_lossless(row)]
-        if len(few) > 1:
-            yield about_error(few, error, lead, f"of those with at most {FEW_BITS} bits a value")
-        elif not main and len(lossy) > 1:
-            yield about_error(lossy, error, lead, "of those that lose something")
-    elif not main and "bytes" in by:
-        smallest = ranking(rows, by["bytes"])
-        yield f"{lead}`{called(smallest.best)}` {by['bytes'].is_best}: {amount(smallest.best, by['bytes'])}{ties(smallest)}."
-
-
-def doubts(rows: list[Row], aa_tests: list[Row]) -> Iterator[str]:
-    """Why nothing here is compared with the baseline."""
-    yield from (f"the baseline `{called(row)}` is noisy ({row['noise']})" for row in rows if row["verdict"] == "baseline" and row["noise"])
-    yield from (f"the baseline `{called(row)}` takes {over_itself(row)} of its own time" for row in aa_tests if leaves_out_one(row))
-
-
-def about_speed(rows: list[Row], measure: Measure, lead: str) -> str:
-    ranked = ranking(rows, measure)
-    if not ranked:
-        limit = next(filter(None, map(limit_of, rows)), None)
-        return f"{lead}none has {SAID[limit]}." if limit else f"{lead}none was put to the test."
-    best = ranked.best
-    limit = f" of those with {ranked.limit}" if ranked.limit and len(ranked.rows) < sum(row[measure.column] is not None for row in rows) else ""
-    said = f"{lead}`{called(best)}` {measure.is_best}{limit}: {amount(best, measure)}"
-    said += f" ({IDLE})" if best["keeps_all"] == 1 else ""
-    if evicts(best):
-        keeping = ranking([row for row in rows if not evicts(row)], measure)
-        said += f", but keeps {best['kept_tokens']:,.0f} of {best['seq_len']:,.0f} tokens" if best["kept_tokens"] and best["seq_len"] else ", but evicts tokens"
-        said += f"; of those that keep every token `{called(keeping.best)}`, {amount(keeping.best, measure)}" if keeping else ""
-    said += ties(ranked)
-    compared = rows if has_one_baseline(rows) else []
-    slowest = max((row for row in compared if row is not best and pace(row, measure.ratio)), key=lambda row: pace(row, measure.ratio)[0], default=None)
-    if slowest and pace(slowest, measure.ratio)[1] > FAR:
-        said += f"; slowest is `{called(slowest)}` with {times(pace(slowest, measure.ratio)[0])} times it ({span(pace(slowest, measure.ratio))})"
-    return said + "."
-
-
-def amount(row: Row, measure: Measure) -> str:
-    reach = pace(row, measure.ratio)
-    if row["verdict"] == "baseline" and reach:
-        return f"{measure.write(row[measure.column])}, the baseline itself"
-    if reach and row["versus"]:
-        return f"{times(reach[0])} of `{label_of(row['versus'])}`’s time ({span(reach)})"
-    value, low, high = own(row, measure)
-    unit = f" {measure.unit}" if measure.unit else ""
-    return measure.write(value) + unit + ("" if low == high else f" ({measure.write(low)}–{measure.write(high)})")
-
-
-def about_error(rows: list[Row], error: Measure, lead: str, of: str) -> str:
-    ranked = ranking(rows, error, limited=False)
-    return f"{lead}`{called(ranked.best)}` {error.is_best} {of}: {amount(ranked.best, error)}{ties(ranked)}."
-
-
-def ties(ranked: Ranking) -> str:
-    """Whether the best is certain."""
-    names = [f"`{called(row)}`" for row in ranked.tied]
-    if not names:
-        return "" if len(ranked.rows) < 2 or all(low == high for _, low, high in ranked.reaches[1:]) else "; no other is statistically tied"
-    more = [f"{len(names) - NAMED} more"] if len(names) > NAMED + 1 else []
-    listed = names[:NAMED] + more if more else names
-    joined = ", ".join(listed[:-1]) + (" and " if len(listed) > 1 else "") + listed[-1]
-    same = "the same, as printed" if all(low == high for _, low, high in ranked.reaches) else "statistically tied"
-    return f"; {joined} {'is' if len(names) == 1 else 'are'} {same}"
-
-
-def aa_text(row: Row) -> str:
-    """What an A/A test says of the differences at its sweep point."""
-    measured = f"{called(row)} over itself takes {over_itself(row)}"
-    if not leaves_out_one(row):
-        return f"A/A test passed: {measured}."
-    return f"A/A test failed: {measured}; differences of {abs(row['ratio_p50'] - 1):.0%} are noise here."
-
-
-def over_itself(row: Row) -> str:
-    reach = row["ratio_p50"], row["ratio_ci_low"], row["ratio_ci_high"]
-    return f"{times(reach[0])} ({span(reach)})"
+def pace(row: Row, prefix: str) -> Reach | None:
+    """A row's time over the baseline's, of the columns that begin with `prefix`."""
+    if not prefix:
+        return None
+    if row["verdict"] == "baseline":
+        return 1.0, 1.0, 1.0
+    known = tuple(row.get(prefix + column) for column in ("_p50", "_ci_low", "_ci_high"))
+    return None if None in known else known
 
 
 def optional(value: float | None, write) -> str:

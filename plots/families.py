@@ -141,10 +141,10 @@ class VariantStyle:
         return self._encode(alt.StrokeDash, 2)
 
 
-def labelled(names: Iterable[str], longest: int) -> str:
-    """The text of an axis or a legend of these variants, in Vega's language."""
+def labelled(names: Iterable[str], longest: int, cut: str = "center") -> str:
+    """The text of an axis or a legend of these variants, in Vega's language, with its left, center or right left out where it is too long."""
     labels = json.dumps({name: label_of(name) for name in names}, ensure_ascii=False)
-    return f"truncate(({labels})[datum.label] || datum.label,{longest},'center')"
+    return f"truncate(({labels})[datum.label] || datum.label,{longest},'{cut}')"
 
 
 def fitting(names: dict[str, str], longest: int) -> dict[str, str]:

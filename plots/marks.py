@@ -17,6 +17,7 @@ from prepare import AMBIGUOUS, ON_FRONT
 from style import INK, QUIET, length_text
 
 NAME_LIMIT = CHARACTER * LONGEST  # pixels, for a name at the end of a line
+NARROW_NAME = 26  # characters, in a small place
 PAGE = 1090  # pixels, that the panels of a row and their names share
 _narrow: list[int] = []  # pixels of a lone panel with its names, while a figure is drawn for a small place
 
@@ -113,7 +114,8 @@ def variant_axis(names: Iterable[str], sort=None, field: str = "variant", longes
     """A row a variant, in the order of the names unless `sort` says another; a label of more characters has its middle left out."""
     names = list(names)
     sort = names if sort is None else sort
-    axis = alt.Axis(title=None, labelFontSize=11, labelLimit=0, labelExpr=labelled(names, longest), grid=grid)
+    written = labelled(names, NARROW_NAME, "left") if _narrow else labelled(names, longest)
+    axis = alt.Axis(title=None, labelFontSize=11, labelLimit=0, labelExpr=written, grid=grid)
     return alt.Y(f"{field}:N", sort=sort, axis=axis)
 
 
@@ -143,7 +145,7 @@ def beside_menu(style: VariantStyle, menu: bool) -> alt.Parameter:
     chosen = style.baseline if style.baseline in style.names else style.names[0]
     if not menu:  # the panels lack the rows of the others
         return alt.param(name="beside", value=chosen)
-    select = alt.binding_select(options=style.names, labels=[label_of(name) for name in style.names], name="beside them in every panel (dotted) ")
+    select = alt.binding_select(options=style.names, labels=[label_of(name) for name in style.names], name="compare in every panel with (dotted) ")
     return alt.param(name="beside", value=chosen, bind=select)
 
 

@@ -16,7 +16,7 @@ import polars as pl
 import tables
 from columns import Column
 from data import Run
-from decision import points
+from decision import Point, points
 from details import cells_data
 from figures.figure import CHAPTERS, Figure
 from marks import fields_of
@@ -72,12 +72,17 @@ class Picture:
     svg: Markup
     panel: str  # the one of several that is shown
 
+    def caption(self, points: list[Point]) -> str:
+        """The chart's message, unless it is the answer above it."""
+        said = "".join(points[0].sentences[:1] if points else []).replace("`", "").removesuffix(".").partition(", ")[2]
+        return self.drawn.figure.title if said and said in self.drawn.message else self.drawn.message or self.drawn.figure.title
+
 
 def write_page(path: Path, runs: list[Run], drawn: list[Drawn], picture: Picture | None, libraries: str) -> None:
     """Everything in one file that opens without a network; the templates escape every value from the results."""
     cells = pl.concat([run.cells for run in runs], how="diagonal_relaxed").with_row_index(CELL)
     columns = ChainMap(*(run.columns for run in runs))
-    answered = points(cells)
+    answered = points(cells, runs)
     more = {
         "quality": {"predictions": list(predictions(cells, columns)), "generated": list(generated(runs))},
         "serving": {"replays": list(replays(cells, columns))},
@@ -88,8 +93,9 @@ def write_page(path: Path, runs: list[Run], drawn: list[Drawn], picture: Picture
         title=", ".join(run.name for run in runs),
         runs=[(run, run_line(run), list(flatten(run.env))) for run in runs],
         counts=status_counts(cells),
-        trust=trust_of(cells),
+        trust=trust_of(runs),
         points=answered,
+        names=menu_names(answered),
         picture=picture,
         layers=layers_said(cells) if (cells["model_layers"] > cells["layers"]).any() else "",
         not_run=causes(cells.filter(pl.col("status").fill_null("") != "ok").rows(named=True), "reason"),
@@ -106,10 +112,11 @@ def write_page(path: Path, runs: list[Run], drawn: list[Drawn], picture: Picture
     path.write_text(page, encoding="utf-8")
 
 
-def notebook(name: str, cells: pl.DataFrame) -> str:
+def notebook(name: str, runs: list[Run]) -> str:
     """The answers of the first screen as HTML inside a notebook."""
+    cells = pl.concat([run.cells for run in runs], how="diagonal_relaxed").with_row_index(CELL)
     counts = "cells: " + ", ".join(f"{count} {status}" for status, count in status_counts(cells))
-    return render("notebook.html", name=name, counts=counts, trust=trust_of(cells), points=points(cells.with_row_index(CELL)))
+    return render("notebook.html", name=name, counts=counts, trust=trust_of(runs), points=points(cells, runs))
 
 
 def chapters(drawn: list[Drawn], tables: Mapping[str, Mapping[str, list]], first: str) -> Iterator[Chapter]:
@@ -119,6 +126,13 @@ def chapters(drawn: list[Drawn], tables: Mapping[str, Mapping[str, list]], first
     shown = [(name, figures, own) for name, figures, own in found if figures or any(own.values())]
     for at, (name, figures, own) in enumerate(shown):
         yield Chapter(name, CHAPTERS[name], figures, own, at < OPEN)
+
+
+def menu_names(points: list[Point]) -> list[str]:
+    """Each sweep point's title without the parts that all have: a closed menu shows only so much."""
+    parts = [[*p.panel.split(" · "), p.place] for p in points]
+    shared = set.intersection(*map(set, parts)) if len(points) > 1 else set()
+    return [" · ".join(part for part in own if part and part not in shared) for own in parts]
 
 
 def columns_drawn(spec: dict, columns: Mapping[str, Column]) -> list[str]:
@@ -182,5 +196,6 @@ def flatten(value, name: str = "") -> Iterator[tuple[str, str]]:
 def status_counts(cells: pl.DataFrame) -> list[tuple[str, int]]:
     """Of each status; and of the timed those that something disturbed."""
     counts = cells["status"].fill_null("no status").value_counts(sort=True)
-    noisy = trust_of(cells).noisy
+    timed = pl.any_horizontal(pl.col(time).is_not_null() for time in ("step_p50_us", "prefill_p50_us") if time in cells.columns)
+    noisy = cells.filter(timed, pl.col("noise").is_not_null()).height
     return [*((status.replace("_", " "), count) for status, count in counts.iter_rows()), *([("noisy", noisy)] if noisy else [])]

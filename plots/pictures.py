@@ -34,7 +34,7 @@ def formats(text: str) -> tuple[str, ...]:
     """--figures, as in 'pdf,svg'. Throws BadResults."""
     names = tuple(name.strip() for name in text.split(","))
     if not set(names) <= set(FORMATS):
-        raise BadResults(f"--figures {text}: no list of {', '.join(FORMATS)}, as in pdf,svg")
+        raise BadResults(f"--figures {text}: unknown format; give {', '.join(FORMATS)} or several, as in pdf,svg")
     return names
 
 
@@ -44,7 +44,7 @@ def pixels(option: str, text: str | None) -> float | None:
         return None
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(mm|cm|in|pt|px)", text)
     if not found or float(found[1]) == 0:
-        raise BadResults(f"{option} {text}: no length with a unit of {', '.join(PIXELS)}, as in 84mm or 8pt")
+        raise BadResults(f"{option} {text}: give a length with a unit ({', '.join(PIXELS)}), as in 84mm or 8pt")
     return float(found[1]) * PIXELS[found[2]]
 
 

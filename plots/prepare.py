@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 
 import polars as pl
 from known import AXES, dimensions
-from ranking import NUMBERS, STEP, TEXTS, reaches
 from style import length_text
 
 
@@ -126,26 +125,6 @@ def with_absent(cells: pl.DataFrame, numbers: Iterable[str], text: Iterable[str]
 
 
 ON_FRONT, AMBIGUOUS = "on the front", "ambiguous"
-
-
-def with_dominated(rows: pl.DataFrame) -> pl.DataFrame:
-    """Marks what another variant of its (panel, length) dominates: faster, by intervals that do not overlap (ranking.py), and
-    neither larger nor less exact."""
-    group = ["panel", "seq_len"]
-    rows = with_absent(rows, NUMBERS, TEXTS)
-    ends = [[reach[1:] for reach in reaches(at.to_dicts(), STEP)] for at in rows.partition_by(group, maintain_order=True)]
-    compared = pl.concat(rows.partition_by(group, maintain_order=True)).select(*group, "variant", "per_token", "error").with_columns(
-        pl.DataFrame([end for at in ends for end in at], schema=["low", "high"], orient="row")
-    )
-    named = pl.concat(rows.partition_by(group, maintain_order=True))["oracle"].is_null()
-    pairs = compared.join(compared.filter(named), on=group, suffix="_other", nulls_equal=True).filter(
-        pl.col("high_other") < pl.col("low"),
-        pl.col("per_token_other") <= pl.col("per_token"),
-        pl.col("error_other") <= pl.col("error"),
-    )
-    worse = pairs.select(*group, "variant").unique().with_columns(dominated=True)
-    joined = rows.join(worse, on=[*group, "variant"], how="left", nulls_equal=True, maintain_order="left")
-    return joined.with_columns(pl.col("dominated").fill_null(False))
 
 
 def with_front(rows: pl.DataFrame, low: str = "error", high: str = "error") -> pl.DataFrame:

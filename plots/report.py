@@ -32,7 +32,7 @@ BESIDE = 340  # pixels: the panel of the first screen's picture
 def main(words: list[str] | None = None) -> int:
     arguments = Arguments(prog="kvlab plot", description=__doc__.splitlines()[0])
     arguments.add_argument(
-        "results", nargs="+", type=Path, help="a results folder, one that holds cells.csv or claims.csv"
+        "results", nargs="+", type=Path, help="a results folder, which has cells.csv or claims.csv"
     )
     arguments.add_argument(
         "--out", type=given_folder, help="one report of all the folders here, rather than one in each"
@@ -51,7 +51,7 @@ def plot(options: argparse.Namespace) -> None:
     if options.why_not:
         return print(why_not(options.why_not, tables_of(load_runs(options.results))))
     if options.out and len(options.results) > 1 and any(map(is_reproduction, options.results)):
-        raise BadResults("claims have a report of their own; give --out one folder of claims, or runs alone")
+        raise BadResults("--out: a folder of claims has its own report; give it alone, or give runs alone")
     pictures = Pictures(
         formats(options.figures),
         pixels("--figure-width", options.figure_width),
@@ -88,7 +88,7 @@ def why_not(name: str, tables: Tables) -> str:
     """Why a report of these runs has no such figure. Throws BadResults."""
     figure = next((figure for figure in FIGURES if figure.name == name), None)
     if figure is None:
-        raise BadResults(f"--why-not {name}: no figure; there are {', '.join(figure.name for figure in FIGURES)}")
+        raise BadResults(f"--why-not {name}: unknown figure; known: {', '.join(figure.name for figure in FIGURES)}")
     try:
         specification(figure, tables, [])
     except NoData as reason:
@@ -108,6 +108,7 @@ def tables_of(runs: list[Run]) -> Tables:
         common,
         *(pl.concat([getattr(run, table) for run in runs], how="diagonal_relaxed") for table in ("growth", "positions", "heads", "moments", "hits")),
         VariantStyle(set(styled["variant"]), baseline=baseline_of(styled)),
+        {run.name: run.answers for run in runs},
     )
 
 

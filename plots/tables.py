@@ -81,11 +81,11 @@ PREDICTIONS = [
 REPLAYS = [
     [number("run at once, p50", "running_p50", ",.0f"), number("most", "running_peak", ",.0f")],
     [number("wait, p50", "waiting_p50", ",.0f"), number("most", "waiting_peak", ",.0f")],
-    [size("held, most", "held_peak_bytes"), number("fragmentation", "fragmentation_share", ".1%")],
+    [size("peak held", "held_peak_bytes"), number("fragmentation", "fragmentation_share", ".1%")],
     [number("preempted per 1,000", "preemptions_per_1000", ",.1f"), number("refused", "refused", ",.0f")],
     [number("hit rate", "hit_rate", ".1%"), number("of the curve", "hit_rate_curve", ".1%")],
     [number("first token, p99", "ttft_p99_s", ".3g", " s"), interval("ttft_p99_s_ci_low", "ttft_p99_s_ci_high", "{:.3g}".format)],
-    [number("further ones, p99", "tpot_p99_ms", ".3g", " ms")],
+    [number("per later token, p99", "tpot_p99_ms", ".3g", " ms")],
     [number("good", "good_share", ".1%"), interval("good_share_ci_low", "good_share_ci_high", "{:.1%}".format)],
     [words("times are", "times_from", missing="")],
 ]

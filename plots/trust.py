@@ -1,4 +1,4 @@
-"""How far the times of a run can be trusted: its A/A tests, its noise, and the verdicts that these forbid."""
+"""How far the times of runs can be trusted: their A/A tests and their noise."""
 
 from __future__ import annotations
 
@@ -7,37 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import comb
+from typing import TYPE_CHECKING
 
-import polars as pl
-from known import AXES
-from prepare import is_aa_test, with_absent
-from ranking import UNRELIABLE
+if TYPE_CHECKING:
+    from data import Run
 
 CHANCE = 0.05  # that an A/A test leaves out 1 though nothing differs
-RATIO = ["ratio_p50", "ratio_ci_low", "ratio_ci_high"]
-TIMES = ["step_p50_us", "prefill_p50_us"]
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
-
-
-def leaves_out_one(row: Mapping) -> bool:
-    return None not in (row["ratio_ci_low"], row["ratio_ci_high"]) and not row["ratio_ci_low"] <= 1 <= row["ratio_ci_high"]
-
-
-def with_trusted_verdicts(cells: pl.DataFrame) -> pl.DataFrame:
-    """No verdict on times that are compared with a noisy baseline, or with one that an A/A test finds to differ from itself. The rule
-    of harness/measure/noise.h, for folders of earlier versions."""
-    rows = with_absent(cells, RATIO, ["arm", "host"]).with_columns(aa_test=is_aa_test()).rows(named=True)
-    axes = [name for name in (*AXES, "host") if name in cells.columns and not (name in AXES and AXES[name].is_arm)]
-    at = [tuple(row[name] for name in axes) for row in rows]
-    doubted = set()  # (place, name in `versus`, variant; None: of any)
-    for place, row in zip(at, rows):
-        if row["aa_test"] and leaves_out_one(row):
-            doubted.add((place, row["versus"], None))
-        if row["verdict"] == "baseline" and row["noise"]:
-            doubted |= {(place, row["variant"], None), (place, row["arm"], row["variant"])}
-    is_doubted = lambda place, row: not doubted.isdisjoint({(place, row["versus"], None), (place, row["versus"], row["variant"])})  # noqa: E731
-    forbidden = [row["ratio_p50"] is not None and not row["aa_test"] and row["verdict"] != "baseline" and is_doubted(place, row) for place, row in zip(at, rows)]
-    return cells.with_columns(verdict=pl.when(pl.Series(forbidden, dtype=pl.Boolean)).then(pl.lit(UNRELIABLE)).otherwise("verdict"))
 
 
 @dataclass(frozen=True)
@@ -49,7 +25,7 @@ class Trust:
 
     @property
     def aa_failed(self) -> bool:
-        """More leave out 1 than chance explains, of intervals that do so in 5 % of all tests."""
+        """More intervals leave out 1 than chance explains, which lets 5 % do so."""
         expected = (comb(self.tests, k) * CHANCE**k * (1 - CHANCE) ** (self.tests - k) for k in range(self.apart, self.tests + 1))
         return self.apart > 0 and sum(expected) < CHANCE
 
@@ -63,11 +39,10 @@ class Trust:
                 "(--threads), take more repetitions (--set measure.repetitions=21), or measure at another time.")  # fmt: skip
 
 
-def trust_of(cells: pl.DataFrame) -> Trust:
-    cells = with_absent(cells, [*RATIO, *TIMES], ["noise", "verdict"])
-    tests = cells.filter(is_aa_test(), *(pl.col(end).is_not_null() for end in RATIO)).rows(named=True)
-    timed = cells.filter(pl.any_horizontal(pl.col(TIMES).is_not_null()))
-    return Trust(len(tests), sum(map(leaves_out_one, tests)), timed.height, timed["noise"].is_not_null().sum())
+def trust_of(runs: Iterable[Run]) -> Trust:
+    points = [point for run in runs for point in run.answers["points"] if run.host in ("", point["host"])]
+    tests = [test["differs"] for point in points for test in point["tests"]]
+    return Trust(len(tests), sum(tests), *(sum(point[count] for point in points) for count in ("timed", "noisy")))
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,10 @@ class Axis:
     mark: float | None  # a line through all rows: the baseline
     bend: Callable[[float], float]
 
+    @property
+    def is_log(self) -> bool:
+        return self.bend is math.log
+
     def at(self, value: float) -> float:
         """Pixels from the left; what lies outside is drawn at the edge."""
         low, high, here = (self.bend(x) for x in (self.low, self.high, min(max(value, self.low), self.high)))
@@ -30,7 +34,7 @@ class Axis:
     def ticks(self) -> list[float]:
         """Round numbers inside, the mark among them, whose labels do not meet; decades first."""
         wanted = [self.mark, 0.0, *(sign * digit * 10.0**power for digit in DIGITS for sign in (1, -1) for power in range(-12, 9))]
-        inside = [tick for tick in wanted if tick is not None and self.low <= tick <= self.high and (tick > 0 or self.bend is not math.log)]
+        inside = [tick for tick in wanted if tick is not None and self.low <= tick <= self.high and (tick > 0 or not self.is_log)]
         shown: list[float] = []
         for tick in inside:
             if all(abs(self.at(tick) - self.at(other)) > 4 + 3.2 * (len(label(tick)) + len(label(other))) for other in shown):
@@ -44,6 +48,9 @@ def label(tick: float) -> str:
 
 def bent(value: float) -> float:
     return math.asinh(value / LINEAR)
+
+
+SHARES = Axis(0.0, 1.0, None, float)  # of a whole
 
 
 def axis_of(values: Iterable[tuple[float, float, float]], mark: float | None = None, signed: bool = False) -> Axis | None:

@@ -37,6 +37,7 @@
   X(nvfp4)              \
   X(turbo)              \
   X(vq)                 \
+  X(python_codec)       \
   // the end of the codecs
 
 #define KVLAB_RETENTIONS(X) \
@@ -51,6 +52,13 @@
   X(expected)               \
   X(ada)                    \
   X(pyramid)                \
+  X(streaming)              \
+  X(observed)               \
+  X(keydiff)                \
+  X(lagkv)                  \
+  X(chunkkv)                \
+  X(cur)                    \
+  X(python)                 \
   // the end of the retentions
 
 #define KVLAB_SELECTIONS(X) \

@@ -1,6 +1,7 @@
 #include "harness/choose/choice.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "harness/math/medians.h"
 
@@ -10,6 +11,8 @@ namespace {
 double reach(const ExtraLoss& loss, double confidence) {
   return loss.error > 0 ? loss.error * math::student_quantile(confidence, loss.degrees) : 0;
 }
+
+constexpr double kShareOfSteps = 0.1;  // for the steps' times; they are few
 
 }  // namespace
 
@@ -72,6 +75,18 @@ Choice choice_of(std::span<const Candidate> candidates, double most_loss, double
   const double most = candidates[least].confirmed->high();
   std::erase_if(choice.best, [&](size_t i) { return candidates[i].confirmed->low() > most; });
   return choice;
+}
+
+FittingParts fitting_parts(double seconds, const FirstWindow& first, const FittingParts& asked) {
+  double left = (seconds - first.seconds) * (1 - kShareOfSteps) / first.seconds;  // in windows
+  const bool mixture = asked.mixture && first.mixture_windows <= left / 2;
+  if (mixture) left -= first.mixture_windows;
+  const double windows = std::floor(left / (1 + first.confirmation_share));
+  return {static_cast<int>(std::clamp(windows, 0.0, static_cast<double>(asked.windows))), mixture};
+}
+
+double seconds_for(int windows, const FirstWindow& first) {
+  return first.seconds * (1 + windows * (1 + first.confirmation_share) / (1 - kShareOfSteps));
 }
 
 }  // namespace kv::choose

@@ -8,6 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "harness/measure/exposure.h"
+#include "harness/results/cell_columns.h"
+#include "harness/results/estimate.h"
+#include "harness/results/table.h"
+
 namespace kv::choose {
 
 // Stretches of text that a loss is read on at least; 64 tokens each.
@@ -52,5 +57,49 @@ struct Choice {
   std::optional<size_t> fewest = {};  // bytes
 };
 Choice choice_of(std::span<const Candidate> candidates, double most_loss, double least_rate = 0);
+
+// How much of a choice fits into a time, by how long the first window of its text took.
+struct FirstWindow {
+  double seconds;             // of all caches
+  double confirmation_share;  // of that, for a window of the confirmation
+  double mixture_windows;     // as many take as long as the mixture's reading by layer
+};
+
+struct FittingParts {
+  int windows;  // of the calibration, and of the confirmation; 0: not even one
+  bool mixture;
+};
+// All of `asked` that `seconds` have room for beside the first window; the mixture only if it leaves the windows half of the time.
+FittingParts fitting_parts(double seconds, const FirstWindow& first, const FittingParts& asked);
+
+// Time of so many windows with everything else but the mixture.
+double seconds_for(int windows, const FirstWindow& first);
+
+inline constexpr results::IntegerColumn kBytes{
+    "bytes", "bytes", "payload, metadata and slack of all users' caches at the context"};
+inline constexpr auto kCalibrated = results::estimate<"calibrated">(
+    "nats", "loss above the full f32 cache's on the first windows of the text");
+inline constexpr auto kHeldOut = results::estimate<"held_out">(
+    "nats", "the same on the windows after these, for caches that were confirmed");
+inline constexpr results::NumberColumn kHeldOutBound{
+    "held_out_bound", "nats", "bound that the true losses of all confirmed caches keep together with 95 %"};
+inline constexpr auto kUserRate = results::estimate<"user_tokens_per_s">(
+    "tokens/s",
+    "tokens per second of each user at the context while all decode, for caches that keep the limit");
+inline constexpr results::IntegerColumn kWindow{
+    "window", "tokens", "tokens of a window of the text: the length that losses and bounds are for"};
+inline constexpr auto kAnswer =
+    results::TextColumn{
+        "answer", "",
+        "best: keeps the limits, and nothing is surely better; keeps: keeps them, another is surely better; "
+        "slow: for --tokens-per-second; over: its bound is above the limit; too_large: for the memory; left: "
+        "not confirmed; untested: not measured, as its windows expose less than 0.9 of what the context does"}
+        .one_of("best keeps slow over too_large left untested");
+inline constexpr auto kChoiceColumns =
+    results::column_list(results::kVariant, kBytes, kWindow, kCalibrated, kHeldOut, kHeldOutBound, kUserRate,
+                         measure::kEncodedShare, measure::kDroppedShare, measure::kStatedContext,
+                         measure::kContextEncodedShare, measure::kContextDroppedShare, kAnswer);
+inline const results::Table kChoiceTable{"the table of choices",
+                                         {kChoiceColumns.begin(), kChoiceColumns.end()}};
 
 }  // namespace kv::choose

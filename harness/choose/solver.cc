@@ -5,6 +5,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include "harness/choose/layer_formats.h"
+
 namespace kv::choose {
 namespace {
 
@@ -41,6 +43,16 @@ std::vector<State> unbeaten(std::vector<State> states) {
     return false;
   });
   return states;
+}
+
+constexpr const char* kPlaced = "contiguous";
+
+double loss_of(const LayerLosses& losses, int layer, char side, const std::string& codec) {
+  if (codec == kMixtureCodecs[0]) return 0;
+  const auto found = losses.find({layer, side, codec});
+  if (found == losses.end())
+    throw std::logic_error("no loss of " + codec + " in layer " + std::to_string(layer));
+  return std::max(0.0, found->second);
 }
 
 }  // namespace
@@ -106,6 +118,28 @@ std::optional<Assignment> least_loss(const LayerCosts& costs, int64_t budget, in
     best = std::move(found);
   } while (std::prev_permutation(chosen.begin(), chosen.end()));
   return best;
+}
+
+std::optional<std::string> mixture_spec(const LayerLosses& losses, const ModelShape& shape,
+                                        std::span<const int64_t> lengths, int64_t memory_bytes) {
+  std::vector<LayerFormat> formats;
+  for (const char* k : kMixtureCodecs) {
+    for (const char* v : kMixtureCodecs) formats.push_back({k, v});
+  }
+  const std::vector<int> layers = cached_layers(shape);
+  std::vector<std::vector<Option>> options;
+  for (const int layer : layers) {
+    std::vector<Option>& own = options.emplace_back();
+    for (const LayerFormat& format : formats) {
+      own.push_back({layer_bytes(spec_of(kPlaced, format), layer, shape, lengths),
+                     loss_of(losses, layer, 'K', format.k) + loss_of(losses, layer, 'V', format.v)});
+    }
+  }
+  const std::optional<Assignment> best = least_loss(options, memory_bytes);
+  if (!best) return std::nullopt;
+  std::vector<LayerFormat> chosen;
+  for (const int option : best->options) chosen.push_back(formats[static_cast<size_t>(option)]);
+  return specs_of(kPlaced, layers, chosen).print();
 }
 
 }  // namespace kv::choose

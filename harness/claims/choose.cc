@@ -7,10 +7,10 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "harness/io/aligned_text.h"
 #include "harness/io/paths.h"
 #include "harness/io/suggestion.h"
 #include "harness/io/text.h"
+#include "harness/io/text_table.h"
 
 namespace kv::claims {
 namespace {
@@ -122,8 +122,8 @@ void keep_claim(ClaimFile& file, const std::string& id) {
   for (const Claim& claim : file.claims) known.push_back(claim.id);
   std::erase_if(file.claims, [&](const Claim& claim) { return claim.id != id; });
   if (file.claims.empty())
-    throw std::invalid_argument("'" + id + "' is no claim of " + file.path + "; it has " + io::joined(known) +
-                                io::did_you_mean(id, known));
+    throw std::invalid_argument("'" + id + "' is not a claim of " + file.path + "; it has " +
+                                io::joined(known) + io::did_you_mean(id, known));
 }
 
 // Claims of a file that is chosen already join it: its runs are shared.

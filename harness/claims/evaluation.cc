@@ -6,7 +6,6 @@
 #include <map>
 #include <span>
 #include <stdexcept>
-#include <utility>
 
 #include "harness/claims/expression.h"
 

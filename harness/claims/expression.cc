@@ -6,9 +6,10 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <stdexcept>
+
+#include "harness/io/text.h"
 
 namespace kv::claims {
 namespace {
@@ -44,9 +45,7 @@ auto parsed(const std::string& text, Use use) {
 }
 
 std::string number(double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, std::abs(x) < 1e15 && x == std::floor(x) ? "%.0f" : "%.6g", x);
-  return text;
+  return io::formatted(std::abs(x) < 1e15 && x == std::floor(x) ? "%.0f" : "%.6g", x);
 }
 
 }  // namespace

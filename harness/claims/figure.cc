@@ -4,7 +4,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <regex>
 #include <stdexcept>
 #include <string_view>
@@ -108,11 +107,7 @@ std::vector<UnitReading> readings(const Unit& unit) {
 }
 
 // The nearest decimal: 1.28 - 0.005 is 1.275, which a sum of binary fractions misses.
-double as_decimal(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.12g", value);
-  return std::stod(text);
-}
+double as_decimal(double value) { return std::stod(io::formatted("%.12g", value)); }
 
 // A ratio whose gain is `factor` times as large.
 double with_gain(double ratio, double factor) {
@@ -242,12 +237,11 @@ std::string Figure::in_unit(double value, const UnitReading& unit) const {
 
 std::string short_number(double value) {
   if (std::abs(value) < 1e-9) return "0";  // rounding error of a difference of logarithms
-  char text[32];
   // Whole numbers whole, and no powers of ten where the digits say the same.
   const double size = std::abs(value);
   const bool whole = (value == std::round(value) && size < 1e6) || (size >= 1e4 && size < 1e7);
-  std::snprintf(text, sizeof text, whole ? "%.0f" : "%.4g", value);
-  return std::string(text) == "-0" ? "0" : text;
+  const std::string text = io::formatted(whole ? "%.0f" : "%.4g", value);
+  return text == "-0" ? "0" : text;
 }
 
 }  // namespace kv::claims

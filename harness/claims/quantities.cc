@@ -6,9 +6,8 @@
 
 #include "harness/experiments/written_columns.h"
 #include "harness/io/text.h"
-#include "harness/math/stats.h"
 #include "harness/measure/exposure.h"
-#include "harness/measure/sample_columns.h"
+#include "harness/measure/time_columns.h"
 #include "harness/results/cell_columns.h"
 #include "harness/results/table.h"
 

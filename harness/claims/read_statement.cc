@@ -34,7 +34,7 @@ std::string filled(const config::Section& section, const std::string& key, std::
     const std::string name = text.substr(open + 1, close == std::string::npos ? close : close - open - 1);
     const auto value = row.find(name);
     if (close == std::string::npos || value == row.end())
-      section.fail(key, "has {" + name + "}, which is no column of the table; columns: " +
+      section.fail(key, "has {" + name + "}, which is not a column of the table; columns: " +
                             (row.empty() ? "none" : io::joined(keys_of(row))));
     text.replace(open, close - open + 1, value->second);
     open += value->second.size();
@@ -62,12 +62,12 @@ Quantity read_quantity(config::Section section, const Texts& row) {
   for (const auto& [key, text] : section.all_verbatim()) {
     if (key == "run" || key == "metric" || key == "take" || key == "kind") continue;
     const std::string column = cell_column(key);
-    if (column.empty()) section.fail(key, "is no column of cells.csv; `kvlab list columns` names them");
+    if (column.empty()) section.fail(key, "is not a column of cells.csv; `kvlab list columns` names them");
     q.where[column] = filled(section, key, text, row);
   }
   q.metric = q.take.empty() ? cell_column(metric) : sample_column(metric);
   if (q.metric.empty())
-    section.fail("metric", std::string("is no column of ") +
+    section.fail("metric", std::string("is not a column of ") +
                                (q.take.empty() ? "cells.csv" : "samples.csv or growth.csv") + ": '" + metric +
                                "'");
   if (q.take.empty() && has_interval_elsewhere(q.metric))

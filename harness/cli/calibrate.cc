@@ -18,14 +18,14 @@ namespace kv::cli {
 void add_options(CLI::App& app, CalibrateOptions& options) {
   app.add_option("model", options.model, "a Hugging Face folder, a GGUF file, or a name of `kvlab models`")
       ->required();
-  app.add_option("--tokenizer", options.tokenizer, "its tokenizer.json; none: the model's");
+  app.add_option("--tokenizer", options.tokenizer, "its tokenizer.json (default: the model's)");
   app.add_option("--text", options.text,
-                 "text, or token ids (.npy, .u16, .u32); none: Python's own documentation");
-  app.add_option("--from", options.from, "the first token of the text that is read, as 4096 or 32K")
+                 "text, or token ids (.npy, .u16, .u32) (default: Python's documentation)");
+  app.add_option("--from", options.from, "the first token of the text to read, e.g. 4096 or 32K")
       ->transform(token_count())
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--tokens", options.tokens, "tokens that are read, as 8192 or 16K")
+  app.add_option("--tokens", options.tokens, "tokens to read, e.g. 8192 or 16K")
       ->transform(token_count())
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -34,14 +34,14 @@ void add_options(CLI::App& app, CalibrateOptions& options) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--codebooks", options.codebooks,
-                 "codebooks of 256 words for every 8 values: the most bits a value that vq can then have")
+                 "codebooks of 256 words for every 8 values: the most bits per value that vq can then have")
       ->check(CLI::Range(1, kVqMostBits))
       ->capture_default_str();
   app.add_option("--seed", options.seed, "seed of the words that k-means begins with")->capture_default_str();
-  app.add_option("--k-order", options.k_order, "order of K's channels, as workload.k_order has it")
+  app.add_option("--k-order", options.k_order, "order of K's channels, as in workload.k_order")
       ->check(CLI::IsMember({"file", "halves"}))
       ->capture_default_str();
-  app.add_option("--out", options.out, "the file to write, which vq(file=…) then names")->required();
+  app.add_option("--out", options.out, "file to write, for vq(file=…)")->required();
 }
 
 std::string calibrate(const CalibrateOptions& options) {

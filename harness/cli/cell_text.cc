@@ -1,11 +1,9 @@
 #include "harness/cli/cell_text.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <sstream>
 
 #include "harness/experiments/serving_columns.h"
-#include "harness/io/aligned_text.h"
 #include "harness/results/cell_columns.h"
 
 namespace kv::cli {
@@ -100,24 +98,6 @@ std::string duration(double seconds) {
   if (seconds < 99.5) return number(results::Number(seconds), "%.0f s");
   return seconds < 99.5 * 60 ? number(results::Number(seconds / 60), "%.1f min")
                              : number(results::Number(seconds / 3600), "%.1f h");
-}
-
-std::string wrapped(const std::string& sentence, size_t width) {
-  std::string text, word;
-  size_t used = 0;
-  std::istringstream words(sentence);
-  while (words >> word) {
-    const size_t needed = io::text_width(word) + (used > 0 ? 1 : 0);
-    if (used > 0 && used + needed > width) {
-      text += "\n  ";
-      used = 2;
-    } else if (used > 0) {
-      text += " ";
-    }
-    text += word;
-    used += needed;
-  }
-  return text + "\n";
 }
 
 }  // namespace kv::cli

@@ -1,12 +1,11 @@
 // Text of a cell's values for the terminal's tables, and tables that fit the terminal.
 #pragma once
 
-#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "harness/experiments/experiment.h"
+#include "harness/io/text_table.h"
 
 namespace kv::cli {
 
@@ -18,6 +17,7 @@ using experiments::number;
 using experiments::percent;
 using experiments::row_name;
 using experiments::with_interval;
+using io::wrapped;
 
 // "512 tokens"; where requests are served, how many, and the medians of their prompts and answers.
 std::string length_text(const results::Row& row);
@@ -37,8 +37,5 @@ std::string fitted(std::vector<Strings> table, size_t width, size_t name_columns
 
 // "40 s", "6.5 min" or "2.1 h".
 std::string duration(double seconds);
-
-// Wraps a sentence to `width` characters; all lines but the first are indented.
-std::string wrapped(const std::string& sentence, size_t width);
 
 }  // namespace kv::cli

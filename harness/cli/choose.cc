@@ -5,18 +5,16 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <stdexcept>
 
 #include "harness/choose/candidates.h"
-#include "harness/choose/choice_columns.h"
+#include "harness/choose/choice.h"
 #include "harness/cli/choose_readings.h"
 #include "harness/cli/commands.h"
 #include "harness/experiments/list.h"
 #include "harness/io/bytes.h"
 #include "harness/io/text.h"
-#include "harness/io/token_count.h"
 #include "harness/measure/exposure.h"
 #include "harness/results/results_folder.h"
 #include "harness/tables/fit_table.h"
@@ -35,11 +33,7 @@ struct ChoiceTable {
   const std::vector<results::Row>& untested;
 };
 
-std::string nats(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2g", value);
-  return text;
-}
+std::string nats(double value) { return io::formatted("%.2g", value); }
 
 std::string with_ends(const choose::ExtraLoss& loss) {
   return nats(loss.value) + " (" + nats(loss.low()) + " to " + nats(loss.high()) + ")";
@@ -47,9 +41,7 @@ std::string with_ends(const choose::ExtraLoss& loss) {
 
 std::string rate_text(const choose::Rate& rate) {
   const char* form = rate.low < 100 ? "%.3g (%.3g–%.3g)" : "%.0f (%.0f–%.0f)";
-  char text[96];
-  std::snprintf(text, sizeof text, form, rate.value, rate.low, rate.high);
-  return text;
+  return io::formatted(form, rate.value, rate.low, rate.high);
 }
 
 std::string answer_of(const ChoiceTable& table, size_t i) {
@@ -123,17 +115,19 @@ io::TextTable text_table(const ChoiceTable& table, io::Units units) {
                nats(o.most_loss) + " nats of the full f32 cache at " + tables::grouped(question.window) +
                " tokens, in " + io::human_bytes(first.bytes, units) + " for " + users_text(question);
   text.facts = "On held-out text it loses " + with_ends(*first.confirmed) + " nats in " +
-               windows_text(question) + "; at this length its true loss and those of all " +
+               windows_text(question) + "; at this length, the true losses of all " +
                std::to_string(table.confirmed.size()) +
-               " caches confirmed are below their bounds with 95 % together.";
+               " confirmed caches are together below their bounds with 95 % confidence.";
   if (first.speed)
-    text.facts += " Each user gets " + rate_text(*first.speed) + " tokens a second on this machine.";
+    text.facts += " Each user gets " + rate_text(*first.speed) + " tokens per second on this machine.";
+  if (const std::string commands = peers::commands_of(parse_layer_specs(first.spec)); !commands.empty())
+    text.facts += " In an engine: " + commands + ".";
   if (table.choice.best.size() > 1)
-    text.facts += " It has the fewest bytes of those that cannot be told apart from the best.";
+    text.facts += " It has the fewest bytes of those that are statistically tied with the best.";
   if (const choose::Candidate& fewest = table.candidates[*table.choice.fewest]; &fewest != &first) {
-    text.facts += " The fewest bytes that keep the limit are those of " + fewest.spec + ", " +
-                  io::human_bytes(fewest.bytes, units) + ", which loses " + with_ends(*fewest.confirmed) +
-                  ".";
+    text.facts += " The smallest that keeps the limit is " + fewest.spec + ": it takes " +
+                  io::human_bytes(fewest.bytes, units) + " and loses " + with_ends(*fewest.confirmed) +
+                  " nats.";
   }
   text.corner = "cache";
   text.heads = {{"bytes"}, {"calibrated, nats", "(95 %)"}, {"held out, nats", "(95 %)"},
@@ -154,17 +148,17 @@ io::TextTable text_table(const ChoiceTable& table, io::Units units) {
                                     {c.speed ? rate_text(*c.speed) : "-"},
                                     {answer_of(table, i)}}});
   }
-  text.notes.push_back({"", "Calibrated on the first " + windows_text(question) +
-                                " of the text, confirmed on the next as many" +
+  text.notes.push_back({"", "All caches were measured on the first " + windows_text(question) +
+                                " of the text, the best again on as many that follow" +
                                 (question.window < question.context_tokens
-                                     ? "; losses at longer contexts than a window are not measured"
+                                     ? "; losses at contexts longer than a window are not measured"
                                      : "") +
-                                ". Its runs as a page: kvlab plot " + question.folder.string() +
+                                ". A report of these runs: kvlab plot " + question.folder.string() +
                                 "/*/ --out PAGE"});
   for (const results::Row& row : table.untested)
     text.notes.push_back({"", "Left out: " + row[results::kVariant] + ", " + measure::untested_text(row)});
   if (!question.left_out.empty())
-    text.notes.push_back({"", "Left out to keep --minutes: " + question.left_out});
+    text.notes.push_back({"", "Left out because of --minutes: " + question.left_out});
   return text;
 }
 
@@ -176,8 +170,8 @@ std::string memory_for(int64_t bytes) {
 }
 
 std::string refusal(const ChoiceQuestion& question) {
-  return "no cache keeps " + nats(question.options.most_loss) + " nats in " + question.options.memory +
-         " for " + users_text(question) + ": ";
+  return "no cache loses at most " + nats(question.options.most_loss) + " nats in " +
+         question.options.memory + " for " + users_text(question) + ": ";
 }
 
 [[noreturn]] void refuse_memory(const ChoiceQuestion& question,
@@ -244,11 +238,9 @@ std::vector<results::Row> take_untested(const ChoiceQuestion& question,
   for (const choose::Candidate& c : candidates) {
     if (c.speed && (!fastest || c.speed->value > fastest->speed->value)) fastest = &c;
   }
-  char wanted[32];
-  std::snprintf(wanted, sizeof wanted, "%g", question.options.least_rate);
   throw std::invalid_argument(
-      "no cache confirmed to keep " + nats(question.options.most_loss) + " nats gives " +
-      users_text(question) + " " + wanted + " tokens a second each: " +
+      "no cache confirmed to lose at most " + nats(question.options.most_loss) + " nats gives " +
+      users_text(question) + " " + io::formatted("%g tokens per second each: ", question.options.least_rate) +
       (fastest ? "the fastest, " + fastest->spec + ", gives " + rate_text(*fastest->speed)
                : "none could be timed, " + speeds.missing) +
       ". Give a smaller --tokens-per-second, fewer --users, a shorter --context or a larger --max-loss");
@@ -270,7 +262,7 @@ Speeds time_those_that_keep(const ChoiceQuestion& question, std::span<choose::Ca
 ChoiceQuestion question_of(const ChooseOptions& o) {
   const std::optional<int64_t> tokens = io::parse_token_count(o.context);
   if (!tokens || *tokens < 1)
-    throw std::invalid_argument("--context '" + o.context + "' is no number of tokens; write 8192 or 8K");
+    throw std::invalid_argument("--context: '" + o.context + "' is not a number of tokens; write 8192 or 8K");
   const int64_t memory_bytes = io::parse_bytes(o.memory, "--memory");
   const int64_t window = o.window > 0 ? o.window : *tokens;
   if (const int fewest = fewest_windows(window); o.windows > 0 && o.windows < fewest)
@@ -291,7 +283,7 @@ void add_options(CLI::App& app, ChooseOptions& options) {
       [](const std::string& text) {
         double value = 0;
         const bool good = CLI::detail::lexical_cast(text, value) && value > 0 && std::isfinite(value);
-        return good ? std::string() : "'" + text + "' is no positive number";
+        return good ? std::string() : "'" + text + "' is not a positive number";
       },
       "");
   app.add_option("--model", options.model,
@@ -299,33 +291,36 @@ void add_options(CLI::App& app, ChooseOptions& options) {
       ->required();
   app.add_option("--tokenizer", options.tokenizer, "as in workload.tokenizer");
   app.add_option("--text", options.text, "text to measure on (default: Python's documentation)");
-  app.add_option("--context", options.context, "tokens of each user, as 8K")->required();
-  app.add_option("--memory", options.memory, "memory of all caches, beside the weights, as 600MiB")
+  app.add_option("--context", options.context, "tokens of each user, e.g. 8K")->required();
+  app.add_option("--memory", options.memory, "memory for all caches, without the weights, e.g. 600MiB")
       ->required();
   app.add_option("--users", options.users, "users at once (default: 1)")->check(CLI::Range(1, 65536));
-  app.add_option("--max-loss", options.most_loss, "most nats above the full f32 cache (default: 0.01)")
+  app.add_option("--max-loss", options.most_loss,
+                 "largest loss above the full f32 cache's, in nats (default: 0.01)")
       ->check(positive);
   app.add_option("--tokens-per-second", options.least_rate,
-                 "least tokens a second of each user at the context, on this machine (default: any)")
+                 "least tokens per second for each user at the context, on this machine (default: any)")
       ->check(positive);
-  app.add_option(
-         "--minutes", options.minutes,
-         "for all that is measured, beside downloads: fewer or shorter windows, or no mixture (default: any)")
+  app.add_option("--minutes", options.minutes,
+                 "time for measuring, without downloads; takes fewer or shorter windows, or no mixture "
+                 "(default: any)")
       ->check(positive);
   app.add_option("--window", options.window,
-                 "tokens of a window of the text: the length that the answer is of (default: --context)")
+                 "tokens of a window of the text, the length that the answer is for (default: --context)")
       ->check(CLI::Range(2, 1 << 24));
   app.add_option("--windows", options.windows,
-                 "windows for calibration, and others to confirm (default: of 8192 tokens together)")
+                 "windows to measure on, and as many to confirm on (default: 8192 tokens in all)")
       ->check(CLI::Range(1, 4096));
   app.add_flag(
       "--mixture", options.mixture,
-      "also the formats by layer that a solver finds, from a reading with each of them alone: longer");
+      "also try formats per layer, which a solver chooses after measuring each alone (takes longer)");
+  app.add_option("--for", options.engine, "an engine of `kvlab list`: try only caches that it supports");
   app.add_option("--runs", options.runs, "new folder for all runs (default: in results/local)");
   add_output_options(app, options.output);
 }
 
 int choose(const ChooseOptions& options) {
+  const peers::Engine* engine = options.engine.empty() ? nullptr : &peers::engine_named(options.engine);
   options.output.refuse_existing();
   ChoiceQuestion question = question_of(options);
   watch_signals();
@@ -341,13 +336,18 @@ int choose(const ChooseOptions& options) {
     const LayerSpecs specs = parse_layer_specs(spec);
     candidates.push_back({specs.print(), predicted_bytes(specs, shape, lengths)});
   };
-  for (const std::string& spec : choose::candidate_specs(shape)) add(spec);
+  for (const std::string& spec : choose::candidate_specs(shape, engine)) add(spec);
+  if (candidates.empty()) {
+    std::filesystem::remove_all(question.folder);
+    throw std::invalid_argument("--for " + options.engine +
+                                ": it has no cache that keeps every token, as a choice must");
+  }
   if (!any_fits(question, candidates)) refuse_memory(question, candidates);
   calibration.specs = specs_to_read(candidates);
   if (options.minutes > 0) {
     if (!fit_into_minutes(question, calibration, kMostConfirmed)) return kStopped;
     if (!question.left_out.empty())
-      std::fprintf(stderr, "kvlab: left out to keep --minutes: %s\n", question.left_out.c_str());
+      std::fprintf(stderr, "kvlab: left out because of --minutes: %s\n", question.left_out.c_str());
     calibration.window = confirmation.window = question.window;
     calibration.windows = confirmation.windows = confirmation.first_window = question.windows;
   }

@@ -21,6 +21,7 @@ struct ChooseOptions {
   int64_t window = 0;       // tokens of a window of the text; 0: the context
   int windows = 0;          // for calibration, and as many others to confirm; 0: usual_windows()
   bool mixture = false;     // also the solver's formats by layer, from a reading with each alone
+  std::string engine;       // considers what this one can express; empty: all caches
   std::string runs;         // a new folder for all runs; empty: in results/local
   TableOutput output;
 };

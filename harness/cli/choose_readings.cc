@@ -5,13 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <iterator>
 #include <sstream>
 #include <stdexcept>
 
 #include "harness/choose/layer_formats.h"
-#include "harness/choose/minutes.h"
 #include "harness/cli/choose.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/progress.h"
@@ -19,7 +17,8 @@
 #include "harness/experiments/list.h"
 #include "harness/experiments/plan.h"
 #include "harness/experiments/sensitivity.h"
-#include "harness/io/token_count.h"
+#include "harness/io/bytes.h"
+#include "harness/io/text.h"
 #include "harness/measure/prediction.h"
 #include "harness/measure/prediction_columns.h"
 #include "harness/measure/time_columns.h"
@@ -160,11 +159,7 @@ int usual_windows(int64_t window) {
 
 namespace {
 
-std::string minutes_text(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", std::ceil(seconds / 6) / 10);
-  return text;
-}
+std::string minutes_text(double seconds) { return io::formatted("%.3g", std::ceil(seconds / 6) / 10); }
 
 // Those to try, the shortest first: the user's own, or the context halved until it is short.
 std::vector<int64_t> window_lengths(const ChoiceQuestion& question) {
@@ -222,12 +217,10 @@ bool fit_into_minutes(ChoiceQuestion& question, Reading calibration, size_t most
   }
   if (window == 0) {
     std::filesystem::remove_all(question.folder);
-    char asked[32];
-    std::snprintf(asked, sizeof asked, "%g", o.minutes);
-    throw std::invalid_argument("--minutes " + std::string(asked) + " are too few for " +
+    throw std::invalid_argument(io::formatted("--minutes %g", o.minutes) + " is too short for " +
                                 std::to_string(fewest_windows(calibration.window)) + " windows of " +
                                 std::to_string(calibration.window) +
-                                " tokens, and as many to confirm: give --minutes " + minutes_text(needed));
+                                " tokens, and as many to confirm on; give --minutes " + minutes_text(needed));
   }
   const auto leave_out = [&](const std::string& what) {
     question.left_out += (question.left_out.empty() ? "" : " and ") + what;

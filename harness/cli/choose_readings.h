@@ -4,12 +4,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/choose/choice.h"
-#include "harness/choose/mixture.h"
+#include "harness/choose/solver.h"
 #include "harness/experiments/experiment.h"
 #include "variants/model_cache/layer_groups.h"
 

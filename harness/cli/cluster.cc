@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "harness/answers/conclusion.h"
 #include "harness/cli/commands.h"
-#include "harness/cluster/add_stages.h"
 #include "harness/cluster/check_results.h"
 #include "harness/cluster/merge.h"
 #include "harness/cluster/slurm.h"
@@ -32,7 +32,7 @@ std::string output_of(const std::vector<std::string>& words) {
   std::string text;
   std::array<char, 256> block;
   while (std::fgets(block.data(), block.size(), pipe)) text += block.data();
-  if (pclose(pipe) != 0) throw std::invalid_argument("this failed: " + command);
+  if (pclose(pipe) != 0) throw std::invalid_argument("this command failed: " + command);
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text;
 }
@@ -71,40 +71,38 @@ cluster::SlurmOptions slurm_options(const SbatchCommand& command) {
 
 void add_options(CLI::App& app, MergeCommand& options) {
   app.add_option("results", options.folders, "results folders of one config and one binary")->required();
-  app.add_option("--out", options.out, "the folder to make of them")->required();
-  app.add_flag("--partial", options.partial, "though shards are missing");
+  app.add_option("--out", options.out, "folder to write")->required();
+  app.add_flag("--partial", options.partial, "merge although shards are missing");
   app.add_flag("--no-plots", options.no_plots, "leave the charts out");
 }
 
 void add_options(CLI::App& app, SbatchCommand& options) {
-  app.add_option("config", options.config, "a sweep config, as configs/quickstart.toml")->required();
+  app.add_option("config", options.config, "a sweep config, e.g. configs/quickstart.toml")->required();
   app.add_option("--out", options.out, "a new folder that all nodes see: scripts, shards/ and merged/")
       ->required();
   app.add_option("--nodes", options.nodes, "how many nodes measure at once")
       ->required()
       ->check(CLI::Range(1, 65536));
-  app.add_option("--shards", options.shards, "into how many the sweep is divided (default: one a node)")
+  app.add_option("--shards", options.shards, "parts of the sweep (default: one per node)")
       ->check(CLI::Range(1, 1000));
-  app.add_option("--set", options.set, "as of `kvlab run`")->allow_extra_args(false);
-  app.add_option("--partition", options.partition, "of the cluster; nodes of one kind");
-  app.add_option("--time", options.time, "a shard's limit, as sbatch has it");
-  app.add_option("--sbatch", options.options, "another option of sbatch, as --sbatch=--account=x")
+  app.add_option("--set", options.set, "as for `kvlab run`")->allow_extra_args(false);
+  app.add_option("--partition", options.partition, "partition of the cluster, with nodes of one kind");
+  app.add_option("--time", options.time, "time limit of a shard, in sbatch's form");
+  app.add_option("--sbatch", options.options, "another option of sbatch, e.g. --sbatch=--account=x")
       ->allow_extra_args(false);
   app.add_flag("--submit", options.submit, "write and submit what is printed");
 }
 
 void add_options(CLI::App& app, CheckCommand& options) {
   app.add_option("results", options.folder, "a results folder")->required();
-  app.add_flag("--add-stages", options.add_stages,
-               "check nothing: give cells.csv the columns of a variant's stages and the verdicts over all "
-               "cells, which earlier versions did not write");
-  app.add_flag("--json", options.json, "print findings and notes as JSON")->excludes("--add-stages");
+  app.add_flag("--json", options.json, "print findings and notes as JSON");
 }
 
 int merge(const MergeCommand& options) {
   const cluster::Merged merged = cluster::merge({.folders = {options.folders.begin(), options.folders.end()},
                                                  .out = options.out,
                                                  .partial = options.partial});
+  answers::write_answers(options.out);
   for (const std::string& finding : merged.findings)
     std::fprintf(stderr, "finding: hosts disagree: %s\n", io::as_message(finding).c_str());
   std::printf("%zu cells of %zu host%s\nresults: %s\n", merged.cells.size(), merged.hosts.size(),
@@ -126,7 +124,7 @@ int sbatch(const SbatchCommand& command) {
     return 0;
   }
   if (fs::exists(slurm.out))
-    throw std::invalid_argument("--out " + command.out + " is there already; choose a new folder");
+    throw std::invalid_argument("--out " + command.out + " already exists; choose a new folder");
   fs::create_directories(slurm.out / "logs");
   fs::create_directories(slurm.out / "shards");
   results::write_whole(cluster::array_path(slurm), array);
@@ -139,12 +137,6 @@ int sbatch(const SbatchCommand& command) {
 }
 
 int check_results(const CheckCommand& options) {
-  if (options.add_stages) {
-    const bool added = cluster::add_stages(options.folder);
-    std::printf("%s: cells.csv %s the columns of stages and this version's verdicts\n",
-                options.folder.c_str(), added ? "now has" : "already had");
-    return 0;
-  }
   const cluster::Check check = cluster::check_results(options.folder);
   if (options.json) {
     const nlohmann::ordered_json json{
@@ -158,11 +150,11 @@ int check_results(const CheckCommand& options) {
     std::printf("finding: %s\n", io::as_message(finding).c_str());
   for (const std::string& note : check.notes) std::printf("note: %s\n", io::as_message(note).c_str());
   std::printf(
-      "%s: %zu cells; computed again: %zu closed forms, %zu medians, %zu ratios, %zu shares, %zu "
-      "verdicts; %s\n",
+      "%s: %zu cells; recomputed: %zu predicted sizes, %zu medians, %zu ratios, %zu shares, %zu verdicts; "
+      "%s\n",
       options.folder.c_str(), check.cells, check.closed_forms, check.medians, check.ratios, check.shares,
       check.verdicts,
-      check.findings.empty() ? "all holds" : (std::to_string(check.findings.size()) + " findings").c_str());
+      check.findings.empty() ? "all agree" : (std::to_string(check.findings.size()) + " findings").c_str());
   return check.findings.empty() ? 0 : kCellFailed;
 }
 

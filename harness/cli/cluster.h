@@ -29,7 +29,6 @@ int sbatch(const SbatchCommand& options);
 
 struct CheckCommand {
   std::string folder;
-  bool add_stages = false;  // instead of the checks
   bool json = false;
 };
 void add_options(CLI::App& app, CheckCommand& options);

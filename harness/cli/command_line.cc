@@ -24,7 +24,6 @@
 #include "harness/cli/eval.h"
 #include "harness/cli/examples.h"
 #include "harness/cli/listing.h"
-#include "harness/cli/pairs.h"
 #include "harness/cli/plan.h"
 #include "harness/cli/tables.h"
 #include "harness/cli/typos.h"
@@ -50,8 +49,8 @@ struct LauncherCommand {
 constexpr LauncherCommand kLauncherCommands[] = {
     {"plot", "draw the charts of earlier runs"},
     {"site", "make a static site of the results of any number of machines"},
-    {"models", "models of Python packages: list, fetch NAME; convert makes a folder of llama2.c's files"},
-    {"peers", "install other engines, which configs measure beside kvlab's caches"},
+    {"models", "models from Python packages: list, fetch NAME; convert makes a folder of llama2.c's files"},
+    {"peers", "install other engines, which configs can compare with kvlab's caches"},
     {"gpu-check", "check the GPU kernels on this machine; needs nvcc and Python"},
     {"test", "build and run the tests, --all the slow ones too; options go to ctest"}};
 
@@ -70,33 +69,37 @@ void add_table_option(CLI::App& app, bool& full) {
 void add_workload_options(CLI::App& app, config::WorkloadConfig& workload, const std::string& purpose) {
   app.add_option("--model", workload.model,
                  "a Hugging Face folder, a GGUF file, or a name of `kvlab models`, " + purpose);
-  app.add_option("--tokenizer", workload.tokenizer, "its tokenizer.json; none: the model's");
+  app.add_option("--tokenizer", workload.tokenizer, "its tokenizer.json (default: the model's)");
   app.add_option(
          "--text", workload.texts,
-         "text for the model, or token ids (.npy, .u16, .u32); again for a second text, read by itself")
+         "text for the model, or token ids (.npy, .u16, .u32); repeat it for a second text, read by itself")
       ->allow_extra_args(false);
 }
 
 void add_options(CLI::App& app, RunOptions& options) {
-  app.add_option("config", options.config, "a sweep config, as configs/quickstart.toml")->required();
+  app.add_option("config", options.config, "a sweep config, e.g. configs/quickstart.toml")->required();
   app.add_option("--set", options.overrides.set, "override a key: --set sweep.seq_len=[256,512]")
+      ->allow_extra_args(false);
+  app.add_option_function<std::string>(
+         "--server", [&](const std::string& url) { options.overrides.set.push_back("sweep.servers=" + url); },
+         "also ask a running server for the answers of serve, as http://127.0.0.1:8080/v1")
       ->allow_extra_args(false);
   app.add_option("--out", options.out,
                  "results folder (default: results/local/NAME-TIME in the project folder)");
   app.add_option("--seed", options.overrides.seed, "seed of the synthetic workloads")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--threads", options.overrides.threads, "threads (default: one a core)")
+  app.add_option("--threads", options.overrides.threads, "threads (default: one per core)")
       ->check(CLI::Range(1, 4096));
   app.add_option("--isa", options.overrides.isa,
                  "instruction set of the kernels; `kvlab list` shows this machine's");
   app.add_option("--arithmetic", options.overrides.arithmetic,
-                 "exact, or int8: queries and weights times the codes of q8_0 and q4_0 in 8 bits")
+                 "exact, or int8: multiply queries and weights with the codes of q8_0 and q4_0 in 8 bits")
       ->check(one_of({"exact", "int8"}));
   app.add_option("--device", options.overrides.device, "device that holds the caches: cpu or cuda")
       ->check(one_of({"cpu", "cuda"}));
   add_workload_options(app, options.overrides.workload, "to measure on its K and V");
   app.add_flag("--resume", options.resume, "resume an interrupted run in --out");
-  app.add_option("--shard", options.shard, "only the i-th of n parts of the sweep points, as 2/4");
+  app.add_option("--shard", options.shard, "measure only the i-th of n parts of the sweep points, e.g. 2/4");
   app.add_option("--list-shards", options.list_shards,
                  "only list the points of this many shards, with estimated times")
       ->check(CLI::Range(1, experiments::kMostShards));
@@ -109,16 +112,16 @@ void add_options(CLI::App& app, RunOptions& options) {
 
 void add_options(CLI::App& app, ReproduceOptions& options) {
   app.add_option("name", options.names,
-                 "claim files of configs/claims, as 003 or 003/update, or a path (default: all)");
+                 "claim files of configs/claims, e.g. 003 or 003/update, or a path (default: all)");
   app.add_flag("--list", options.list, "only list the claims that contain all words given as names");
   app.add_option("--out", options.out,
                  "results folder (default: results/local/reproduce-TIME in the project folder)");
-  app.add_option("--threads", options.threads, "threads (default: one a core)")->check(CLI::Range(1, 4096));
-  add_workload_options(app, options.workload, "in place of the models that runs of these claims read");
+  app.add_option("--threads", options.threads, "threads (default: one per core)")->check(CLI::Range(1, 4096));
+  add_workload_options(app, options.workload, "instead of the models that these claims read");
   app.add_flag("--quick", options.quick,
-               "skip timed claims: only verdicts that do not depend on the machine");
+               "skip timed claims: give only verdicts that do not depend on the machine");
   app.add_flag("--tables", options.tables,
-               "only the sources' own tables, in their rows and columns, with what is computed and measured");
+               "show only the sources' own tables, with the computed and measured values in their cells");
   app.add_option("--measure", options.measure,
                  "build, fill and count caches up to this size (default: 1GiB); larger ones are computed");
   app.add_flag("--no-plots", options.no_plots, "leave the report out");
@@ -128,11 +131,13 @@ void add_options(CLI::App& app, SummaryCommand& options) {
   app.add_option("results", options.folder, "a results folder")->required();
   add_table_option(app, options.full);
   app.add_flag("--json", options.json, "print answers and cells as JSON");
+  app.add_flag("--answers", options.answers,
+               "print answers.json, from which charts and reports are drawn, and write nothing");
 }
 
 void add_options(CLI::App& app, experiments::SampleOptions& options) {
   app.add_option("--model", options.model, "the model")->required();
-  app.add_option("--tokenizer", options.tokenizer, "its tokenizer.json; none: the model's");
+  app.add_option("--tokenizer", options.tokenizer, "its tokenizer.json (default: the model's)");
   app.add_option("--documents", options.documents, "number of documents")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
@@ -149,14 +154,14 @@ void add_options(CLI::App& app, experiments::SampleOptions& options) {
 
 void add_options(CLI::App& app, model::LogitsOptions& options) {
   app.add_option("--model", options.model, "the model")->required();
-  app.add_option("--tokenizer", options.tokenizer, "its tokenizer.json; none: the model's");
+  app.add_option("--tokenizer", options.tokenizer, "its tokenizer.json (default: the model's)");
   app.add_option("--text", options.text, "text, or token ids (.npy, .u16, .u32)")->required();
   app.add_option("--out", options.out, "the file to write")->required();
 }
 
 void add_options(CLI::App& app, ListOptions& options) {
   app.add_option("what", options.what,
-                 "variants alone; or columns: meaning and unit of the columns of result tables")
+                 "variants: only these; columns: meaning and unit of the columns of result tables")
       ->check(one_of({"variants", "columns"}));
   app.add_flag("--pairs", options.pairs, "placements, codecs and retentions that work together, as Markdown");
   app.add_flag("--models", options.models, "the models of configs/models and their caches");
@@ -186,41 +191,41 @@ int list(const ListOptions& options) {
 class Commands {
  public:
   explicit Commands(CLI::App& app) : app_(app) {
-    add("run", "measure what a config says, then draw the charts", run_, run);
+    add("run", "measure a config, then draw the charts", run_, run);
     add("eval", "run your own tensors (safetensors) through variants, then draw error against bytes", eval_,
         eval);
-    add("merge", "put the shards of a run together, or one config's runs of several machines", merge_, merge);
+    add("merge", "merge the shards of a run, or one config's runs of several machines", merge_, merge);
     add("sbatch", "measure a config on a Slurm cluster: prints the jobs, --submit submits them", sbatch_,
         sbatch);
-    add("check-results", "whether a results folder holds together: schema, config, closed forms, intervals",
+    add("check-results", "check that a results folder is consistent: schema, config, sizes, intervals",
         check_, check_results);
     add("summary", "print the summary of a results folder again", summary_, print_summary);
     add("compare", "compare two runs of one config, cell by cell; --fail-if for CI", compare_, compare);
     add("list", "show variants, configs, workloads and metrics", list_, list);
     add("reproduce", "check published claims, each with a verdict", reproduce_, reproduce);
     commands_.emplace_back(
-        app.add_subcommand("environment", "print what env.json says of the machine and the build"),
+        app.add_subcommand("environment", "print what env.json records about the machine and the build"),
         [] { return print(io::json_text(measure::describe_environment(), 2) + "\n"); });
     commands_.emplace_back(app.add_subcommand("schema", "print a JSON schema of configs, for editors"), [] {
       return print(io::json_text(config::config_schema(experiments::catalog()), 1) + "\n");
     });
-    add("sample", "print what a model writes, with the full f32 cache", sample_,
+    add("sample", "print what a model writes with the full f32 cache", sample_,
         [](const experiments::SampleOptions& options) {
           std::fputs(experiments::sample_documents(options).c_str(), stdout);  // data, kept byte for byte
           return 0;
         });
-    add("logits", "a model's logits for a text, as safetensors", logits_,
+    add("logits", "write a model's logits for a text, as safetensors", logits_,
         [](const model::LogitsOptions& options) {
           model::write_logits(options);
           return 0;
         });
-    add("calibrate", "learn codebooks of the codec vq from a model's K and V over a text", calibrate_,
+    add("calibrate", "learn codebooks for the codec vq from a model's K and V over a text", calibrate_,
         [](const CalibrateOptions& options) { return print(calibrate(options)); });
-    add("tables", "how models' caches grow, and what fits into a budget of memory", tables_,
+    add("tables", "show how models' caches grow, and what fits into a memory budget", tables_,
         [](const TablesOptions& options) { return print(run_tables(options)); });
-    add("plan", "which caches serve a trace of requests, or so many users, in a machine's memory", plan_,
-        [](const PlanOptions& options) { return print(run_plan(options)); });
-    add("choose", "which cache keeps a model's loss in a memory, found and confirmed by measurement", choose_,
+    add("plan", "find the caches that serve a trace of requests, or a number of users, in given memory",
+        plan_, [](const PlanOptions& options) { return print(run_plan(options)); });
+    add("choose", "find the smallest cache that keeps a model's loss within a limit, by measurement", choose_,
         choose);
     add("completion", "print a script that completes commands and options", completion_,
         [&app](const CompletionOptions& options) { return print(completion_script(app, options.shell)); });
@@ -229,7 +234,8 @@ class Commands {
         [this] { return print(help_); });
     for (const LauncherCommand& of : kLauncherCommands) {
       commands_.emplace_back(app.add_subcommand(of.name, of.help)->prefix_command(), [&of]() -> int {
-        throw std::invalid_argument(std::string(of.name) + " is the launcher's: ./kvlab " + of.name);
+        throw std::invalid_argument(std::string(of.name) + " is a command of the launcher: ./kvlab " +
+                                    of.name);
       });
     }
     for (const auto& [command, action] : commands_) command->footer(examples_of(command->get_name()));

@@ -3,38 +3,31 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <filesystem>
-#include <map>
 #include <memory>
-#include <span>
 #include <stdexcept>
 
+#include "harness/answers/conclusion.h"
 #include "harness/claims/claims.h"
 #include "harness/claims/claims_table.h"
 #include "harness/claims/reproduce.h"
-#include "harness/cli/cell_text.h"
+#include "harness/cli/compare.h"
+#include "harness/cli/document.h"
 #include "harness/cli/dry_run.h"
-#include "harness/cli/example_dump.h"
 #include "harness/cli/progress.h"
-#include "harness/cli/shards.h"
 #include "harness/cli/summary.h"
-#include "harness/cli/terminal.h"
 #include "harness/experiments/driver.h"
 #include "harness/experiments/experiment.h"
 #include "harness/experiments/loss_by_position.h"
-#include "harness/experiments/written_columns.h"
 #include "harness/io/bytes.h"
 #include "harness/io/json.h"
 #include "harness/io/model_files.h"
 #include "harness/io/paths.h"
 #include "harness/io/python.h"
 #include "harness/io/text.h"
-#include "harness/measure/noise.h"
 #include "harness/measure/prediction_columns.h"
-#include "harness/results/cell_columns.h"
+#include "harness/results/append_file.h"
 #include "harness/results/results_folder.h"
 #include "harness/results/table.h"
 
@@ -56,9 +49,9 @@ bool any_is(results::Status status, std::span<const results::Row> cells) {
 int finish(std::span<const results::Row> cells, const std::string& folder, bool draws, std::FILE* said) {
   if (!cells.empty() && !any_is(results::Status::kOk, cells) && !any_is(results::Status::kFailed, cells)) {
     const results::Row& first = cells.front();
-    const std::string why = "none of " + std::to_string(cells.size()) + " cells was measured, as '" +
-                            first[results::kCell] + "': " + results::text_of(first[results::kStatus]) + ": " +
-                            first[results::kReason];
+    const std::string why = "none of " + std::to_string(cells.size()) + " cells was measured; the first, '" +
+                            first[results::kCell] + "', is " + results::text_of(first[results::kStatus]) +
+                            ": " + first[results::kReason];
     std::fprintf(stderr, "kvlab: %s\n", io::as_message(why).c_str());
     return kUserError;
   }
@@ -136,16 +129,19 @@ int run(const RunOptions& options) {
               .progress = [&](int done, int total, const std::string& what, double weight,
                               double all) { progress.update(done, total, what, weight, all); }});
   progress.clear();
+  if (!outcome.cells.empty()) answers::write_answers(folder);
   std::fputs(options.json ? summary_json(outcome.cells, folder.string(), outcome.finished).c_str()
                           : summary_text(outcome.cells, folder.string(), options.full).c_str(),
              stdout);
   std::FILE* const said = options.json ? stderr : stdout;
   if (!outcome.finished) {
     std::fprintf(said,
-                 "\nstopped; what is finished is in %s: the same command with --out %s --resume goes on\n",
+                 "\nStopped. Finished measurements are in %s. To continue, repeat the command with --out %s "
+                 "--resume.\n",
                  folder.string().c_str(), folder.string().c_str());
     return kStopped;
   }
+  if (options.out.empty() && !options.json) compare_with_last(folder);
   std::fprintf(said, "\nresults: %s\n", folder.string().c_str());
   std::fflush(stdout);
   // A shard is only a part, which may have nothing to measure: `kvlab merge` comes first.
@@ -166,13 +162,16 @@ std::string summary_text(std::span<const results::Row> cells, const std::string&
 }
 
 int print_summary(const SummaryCommand& options) {
-  const std::filesystem::path file = std::filesystem::path(options.folder) / "cells.csv";
-  if (!std::filesystem::exists(file))
-    throw std::invalid_argument(options.folder + " is no results folder: it has no cells.csv");
-  std::vector<results::Row> cells = results::read_csv(file, experiments::cell_table());
-  std::map<std::string, std::vector<results::Row*>> points;
-  for (results::Row& row : cells) points[row[results::kHost] + " " + sweep_point_name(row)].push_back(&row);
-  for (const auto& [name, point] : points) measure::withhold_verdicts(point);
+  if (options.answers) {
+    std::fputs(answers::answers_json(options.folder).c_str(), stdout);
+    return 0;
+  }
+  const std::vector<results::Row> cells = answers::read_cells(options.folder);
+  try {
+    answers::write_answers(options.folder);
+  } catch (const results::WriteError& error) {
+    std::fprintf(stderr, "kvlab: %s\n", io::as_message(error.what()).c_str());
+  }
   const nlohmann::json environment = results::environment_in(options.folder);
   const bool finished = !io::text_at(environment, "/finished").empty();
   std::fputs(options.json ? summary_json(cells, options.folder, finished).c_str()
@@ -189,6 +188,7 @@ int eval(const EvalOptions& options) {
     return 0;
   }
   const std::vector<results::Row> cells = run_eval(options);
+  answers::write_answers(options.out);
   for (const results::Row& cell : cells) {
     if (cell[results::kStatus] == results::Status::kOk) continue;
     const std::string status = results::text_of(cell[results::kStatus]);
@@ -230,7 +230,8 @@ int reproduce(const ReproduceOptions& options) {
                                     }});
   if (progress) progress->clear();
   if (!result.finished) {
-    std::printf("stopped; nothing is checked before everything is measured\n");
+    std::printf("Stopped. Claims are checked once everything is measured: repeat the command with --out %s\n",
+                folder.string().c_str());
     return kStopped;
   }
   const std::string text = options.tables ? claims::source_tables(result.figures, terminal_width())

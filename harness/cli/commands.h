@@ -44,7 +44,9 @@ int eval(const EvalOptions& options);
 struct SummaryCommand {
   std::string folder;
   bool full = false, json = false;
+  bool answers = false;  // prints answers.json alone
 };
+// Prints, and writes answers.json into the folder.
 int print_summary(const SummaryCommand& options);
 // The terminal's summary of cells in `folder`.
 std::string summary_text(std::span<const results::Row> cells, const std::string& folder, bool full);

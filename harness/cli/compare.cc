@@ -6,11 +6,9 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <stdexcept>
-#include <string>
 #include <tuple>
 #include <vector>
 
@@ -19,6 +17,7 @@
 #include "harness/cli/summary.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/io/json.h"
+#include "harness/io/text.h"
 #include "harness/math/medians.h"
 #include "harness/measure/benchmark_json.h"
 
@@ -92,12 +91,12 @@ Limits parse_limits(const std::string& text) {
 struct Run {
   explicit Run(const std::string& path) : folder(path) {
     if (!std::filesystem::exists(folder / "cells.csv"))
-      throw std::invalid_argument(path + " is no results folder: it has no cells.csv");
+      throw std::invalid_argument(path + " is not a results folder: it has no cells.csv");
     cells = results::read_csv(folder / "cells.csv", experiments::cell_table());
     for (const results::Row& row : cells) {
       if (!by_key.emplace(row[results::kCell], &row).second)
-        throw std::invalid_argument(path + " holds '" + row[results::kCell] +
-                                    "' of several machines; expected the run of one");
+        throw std::invalid_argument(path + " has '" + row[results::kCell] +
+                                    "' of several machines; expected a run of one machine");
     }
     environment = results::environment_in(folder);
     const nlohmann::json benchmark = io::read_json(folder / "benchmark.json");
@@ -248,26 +247,24 @@ void print_text(const Run& before, const Run& after, const std::vector<Pair>& pa
   const auto print = [](const std::string& line) {
     std::fputs(wrapped(line, summary_width()).c_str(), stdout);
   };
-  print(std::to_string(before.cells.size() - counts.missing) + " cells in both runs, " +
-        std::to_string(counts.missing) + " in the first alone (missing), " + std::to_string(counts.added) +
-        " in the second alone (new)");
+  print("Cells in both runs: " + std::to_string(before.cells.size() - counts.missing) +
+        "; only in the first (missing): " + std::to_string(counts.missing) +
+        "; only in the second (new): " + std::to_string(counts.added));
   const std::string differences = results::environment_differences(
       before.environment, after.environment,
       std::array{"/kvlab/git_commit", "/compiler", "/cpu/model", "/isa", "/device/name", "/threads"});
   if (!differences.empty()) print("Runs differ: " + differences);
   print("Time: " + std::to_string(counts.slower) + " slower, " + std::to_string(counts.faster) + " faster, " +
         std::to_string(counts.ambiguous) +
-        " ambiguous (all verdicts right together with 95 %, Holm). Bytes differ in " +
-        std::to_string(counts.bytes) + ", errors in " + std::to_string(counts.error) + ", " +
-        std::to_string(counts.lost) + " no longer measured.");
+        " ambiguous (95 % confidence in all verdicts together, Holm's method). Bytes differ in " +
+        std::to_string(counts.bytes) + " cells, errors in " + std::to_string(counts.error) + "; " +
+        std::to_string(counts.lost) + " are no longer measured.");
   const std::vector<const Pair*> shown = most_different(pairs);
   if (shown.empty()) return;
   std::vector<Strings> rows{{"cell", "time ratio", "bytes", "error", "limits passed"}};
   for (size_t i = 0; i < std::min(shown.size(), kMostRows); ++i) {
-    std::string broken;
-    for (const std::string& name : shown[i]->broken) broken += (broken.empty() ? "" : ", ") + name;
     rows.push_back({shown[i]->cell(), time_text(*shown[i]), text_of(*shown[i], shown[i]->bytes),
-                    text_of(*shown[i], shown[i]->error), broken});
+                    text_of(*shown[i], shown[i]->error), io::joined(shown[i]->broken)});
   }
   std::fputs(("\n" + fitted(rows, summary_width())).c_str(), stdout);
   if (shown.size() > kMostRows)
@@ -280,11 +277,37 @@ void add_options(CLI::App& app, CompareOptions& options) {
   app.add_option("before", options.before, "a results folder")->required();
   app.add_option("after", options.after, "a results folder of the same config")->required();
   app.add_option("--fail-if", options.fail_if,
-                 "exit with 1 past limits, as slower:1.05,error:0.01,bytes:0 (these are the defaults of the "
-                 "names), or if "
-                 "the second run lacks a cell of the first");
-  app.add_flag("--allow-missing", options.allow_missing, "cells that the second run lacks are no failure");
+                 "exit with 1 beyond limits, e.g. slower:1.05,error:0.01,bytes:0 (the defaults of the "
+                 "names), or if the second run lacks a cell of the first");
+  app.add_flag("--allow-missing", options.allow_missing, "do not fail for cells that the second run lacks");
   app.add_flag("--json", options.json, "print every cell as JSON (fields: results/json.md)");
+}
+
+void compare_with_last(const std::filesystem::path& folder) {
+  const auto fact = [](const std::filesystem::path& of, const char* pointer) {
+    return io::text_at(results::environment_in(of), pointer);
+  };
+  const std::string config = fact(folder, "/config/hash"), started = fact(folder, "/started");
+  std::pair<std::string, std::filesystem::path> last;  // when it began
+  for (const auto& entry : std::filesystem::directory_iterator(folder.parent_path())) {
+    try {
+      if (config.empty() || fact(entry.path(), "/config/hash") != config ||
+          fact(entry.path(), "/finished").empty())
+        continue;
+      const std::string began = fact(entry.path(), "/started");
+      if (began <= started && entry.path() != folder) last = std::max(last, {began, entry.path()});
+    } catch (const std::exception&) {  // no folder, or a broken one, is no run to compare with
+    }
+  }
+  if (last.second.empty()) return;
+  try {
+    const Run before(last.second), after(folder);
+    const std::vector<Pair> pairs = pairs_of(before, after);
+    std::printf("\nCompared with this config's last run, %s:\n", last.second.c_str());
+    print_text(before, after, pairs, count(pairs));
+  } catch (const std::exception& e) {  // an older folder must not end a run that is done
+    std::printf("\nNot compared with this config's last run: %s\n", io::as_message(e.what()).c_str());
+  }
 }
 
 int compare(const CompareOptions& options) {

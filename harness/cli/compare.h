@@ -1,6 +1,7 @@
 // `kvlab compare`: two runs of the same cells, before and after a change.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 namespace CLI {
@@ -24,5 +25,8 @@ void add_options(CLI::App& app, CompareOptions& options);
 // cell that was measured before is not any more or, without `allow_missing`, not there. Throws std::invalid_argument for folders that cannot be read or have no cell in
 // common.
 int compare(const CompareOptions& options);
+
+// Prints what differs from the last finished run of the same config beside `folder`; nothing if there is none.
+void compare_with_last(const std::filesystem::path& folder);
 
 }  // namespace kv::cli

@@ -1,11 +1,14 @@
 #include "harness/cli/document.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <stdexcept>
 
-#include "harness/cli/terminal.h"
 #include "harness/cli/typos.h"
 #include "harness/results/append_file.h"
 
@@ -15,6 +18,15 @@ namespace {
 std::string unit_of(const std::string& bytes) { return bytes.substr(bytes.find_last_of("0123456789. ") + 1); }
 
 }  // namespace
+
+size_t terminal_width() {
+  const char* columns = std::getenv("COLUMNS");
+  if (const int width = columns ? std::atoi(columns) : 0; width > 0) return static_cast<size_t>(width);
+  winsize size{};
+  if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    return size.ws_col;
+  return std::numeric_limits<size_t>::max();
+}
 
 std::string TableOutput::chosen_format() const {
   if (!format.empty()) return format;
@@ -52,12 +64,12 @@ void add_output_options(CLI::App& app, TableOutput& output) {
   app.add_flag_callback(
       "--json", [&output] { output.format = "json"; }, "the same as --format json");
   app.add_option("--out", output.out,
-                 "file, as table.csv, table.json, table.md or table.tex (default: standard output)");
+                 "file, e.g. table.csv, table.json, table.md or table.tex (default: standard output)");
 }
 
 void add_trust_option(CLI::App& app, bool& trust_config) {
   app.add_flag("--trust-config", trust_config,
-               "count a config.json whose model_type or keys kvlab does not know as if they changed nothing");
+               "accept a config.json with an unknown model_type or unknown keys, as if they changed nothing");
 }
 
 std::string with_units(const std::string& text, int64_t bytes, io::Units units) {

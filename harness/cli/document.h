@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
 #include <string>
 #include <vector>
@@ -15,6 +16,9 @@ class App;
 }
 
 namespace kv::cli {
+
+// Its width in columns; unlimited if standard output is no terminal. $COLUMNS takes precedence.
+size_t terminal_width();
 
 struct TableOutput {
   std::string units = "binary";  // or decimal

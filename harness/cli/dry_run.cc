@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <stdexcept>
 #include <tuple>
 #include <vector>
 
 #include "harness/cli/cell_text.h"
-#include "harness/cli/terminal.h"
+#include "harness/cli/document.h"
 #include "harness/experiments/experiment.h"
 #include "harness/experiments/plan.h"
 #include "harness/experiments/written_columns.h"
@@ -20,6 +18,8 @@
 #include "harness/io/json.h"
 #include "harness/io/model_files.h"
 #include "harness/io/paths.h"
+#include "harness/io/text.h"
+#include "harness/io/text_table.h"
 #include "harness/memory/machine.h"
 #include "harness/memory/run_context.h"
 #include "harness/results/cell_columns.h"
@@ -131,7 +131,8 @@ Estimate estimate(const config::Config& config) {
   const std::optional<EarlierRun> run = find_earlier_run(config);
   const double tokens = run ? tokens_of(*run) : 0.0;
   if (tokens == 0.0)
-    return {rough_seconds(1.0), "rough, by the tokens of all caches: real times are 0.1 to 10 times that"};
+    return {rough_seconds(1.0),
+            "a rough estimate from the tokens of all caches; real times are 0.1 to 10 times as long"};
   const std::string folder = run->folder.lexically_relative(io::project_home()).string();
   return {run->seconds / tokens, folder + " took " + duration(run->seconds) + " (" + run->cpu + ", " +
                                      std::to_string(run->threads) +
@@ -206,24 +207,25 @@ std::string text_of(const DryRun& run, const Planned& planned, const Estimate& t
                     part.peak_bytes > 0 ? io::human_bytes(part.peak_bytes) : "-",
                     duration(part.tokens * time.seconds_per_token)});
   }
-  std::vector<std::string> lines{
-      "A cell is one cache at one sweep point. Memory is what is held at once, by the closed form; " +
-          io::human_bytes(planned.available_bytes) + " are free.",
-      "Time: " + time.from + "."};
+  std::vector<std::string> lines{"A cell is one cache at one sweep point. Memory is the predicted peak; " +
+                                     io::human_bytes(planned.available_bytes) + " are free.",
+                                 "Time: " + time.from + "."};
   if (!planned.prepares.empty())
     lines.push_back("First: " + planned.prepares +
-                    ". Cells are those of the config; memory is known after that.");
+                    ". The cells are those of the config; memory is known afterwards.");
   if (!planned.left_out.empty())
     lines.push_back("Not measured: " + std::to_string(planned.all.cells - planned.all.measured) +
-                    " cells, as " + planned.left_out);
+                    " cells, such as " + planned.left_out);
   if (planned.disk.bytes > 0)
     lines.push_back("Disk: up to " + io::human_bytes(planned.disk.bytes) + " in '" + planned.disk.folder +
                     "', which has " + io::human_bytes(planned.disk.free_bytes) + " free.");
-  lines.push_back("Nothing is written; a run writes " + run.out.string());
+  lines.push_back("Nothing was written; a run writes to " + run.out.string());
   std::string text = fitted(std::move(rows), terminal_width()) + "\n";
   for (const std::string& line : lines) text += wrapped(line, terminal_width());
   return text;
 }
+
+std::string minutes(double weight) { return io::formatted("%.1f", rough_seconds(weight) / 60.0); }
 
 }  // namespace
 
@@ -237,6 +239,31 @@ std::string dry_run(const DryRun& run, bool json) {
   const Planned planned = plan(run);
   const Estimate time = estimate(run.config);
   return json ? json_of(run, planned, time) : text_of(run, planned, time);
+}
+
+std::string shards_listing(const config::Config& config, int shards) {
+  const memory::RunContext context(config.device, config.isa, config.threads);
+  const experiments::Sweep sweep = experiments::plan_sweep(config, context);
+  const std::vector<int> shard_of = experiments::assign_shards(sweep.points, shards);
+  std::vector<std::vector<std::string>> lines{{"shard", "sweep point", "cells", "min"}};
+  std::vector<std::vector<std::string>> sums{{"shard", "points", "min"}};
+  for (int shard = 1; shard <= shards; ++shard) {
+    const std::string name = experiments::Shard{shard, shards}.text();
+    double weight = 0.0;
+    int count = 0;
+    for (size_t i = 0; i < shard_of.size(); ++i) {
+      if (shard_of[i] != shard) continue;
+      const measure::SweepPoint& point = sweep.points[i];
+      weight += experiments::weight(point);
+      ++count;
+      lines.push_back({name, experiments::point_key(point), std::to_string(point.cells.size()),
+                       minutes(experiments::weight(point))});
+    }
+    sums.push_back({name, std::to_string(count), minutes(weight)});
+  }
+  return io::aligned_text(lines, 2) + "\n" + io::aligned_text(sums) +
+         "\nMinutes are estimates for 2 cores of a Xeon; other machines differ, the shards' shares less "
+         "so.\n";
 }
 
 }  // namespace kv::cli

@@ -22,4 +22,7 @@ struct DryRun {
 // the run would.
 std::string dry_run(const DryRun& run, bool json);
 
+// One line a point: its shard, estimated time and name; then one line a shard. Throws as run_config does.
+std::string shards_listing(const config::Config& config, int shards);
+
 }  // namespace kv::cli

@@ -2,12 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <filesystem>
-#include <new>
 #include <span>
 #include <stdexcept>
 #include <utility>
-#include <vector>
 
 #include "harness/cli/eval_columns.h"
 #include "harness/cli/typos.h"
@@ -19,13 +18,12 @@
 #include "harness/measure/environment.h"
 #include "harness/measure/exposure.h"
 #include "harness/measure/stage_columns.h"
-#include "harness/results/append_file.h"
-#include "harness/results/cell_columns.h"
 #include "harness/results/results_folder.h"
 #include "harness/results/table.h"
 #include "harness/verify/metrics/metrics.h"
 #include "harness/verify/reference/attention.h"
 #include "harness/workload/sources.h"
+#include "harness/workload/workload.h"
 
 namespace kv::cli {
 namespace {
@@ -248,26 +246,25 @@ void write_results(const EvalOptions& options, const memory::RunContext& context
 }  // namespace
 
 void add_options(CLI::App& app, EvalOptions& options) {
-  app.add_option(
-      "dump", options.dump,
-      "safetensors with three tensors in F32, F16 or BF16, after RoPE: \"q\" [layers, q_heads, tokens, "
-      "head_dim], \"k\" and \"v\" [layers, kv_heads, tokens, head_dim]");
-  app.add_option("--variants", options.variants, "specs, separated by ';'; {a,b} in one stands for each");
-  app.add_option("--example", options.example, "only write a dump to try, 1 MB");
-  app.add_option("--prompt", options.prompt, "first tokens as one causal prefill, as 192 or 4K")
+  app.add_option("dump", options.dump,
+                 "safetensors with three tensors in F32, F16 or BF16, after RoPE: \"q\" [layers, q_heads, "
+                 "tokens, head_dim], \"k\" and \"v\" [layers, kv_heads, tokens, head_dim]");
+  app.add_option("--variants", options.variants,
+                 "specs, separated by ';'; {a,b} in a spec makes one of each");
+  app.add_option("--example", options.example, "only write an example dump (1 MB)");
+  app.add_option("--prompt", options.prompt, "first tokens to read as one causal prefill, e.g. 192 or 4K")
       ->transform(token_count())
       ->check(CLI::NonNegativeNumber);
   app.add_option("--context", options.context,
-                 "tokens of the context that errors are to speak of, as 32K: caches that expose less of "
-                 "themselves in "
-                 "the dump are untested (default: 8K)")
+                 "context that the errors should hold for, e.g. 32K: caches of which the dump exercises less "
+                 "are untested (default: 8K)")
       ->transform(token_count())
       ->check(CLI::PositiveNumber);
   app.add_option("--out", options.out, "results folder");
-  app.add_option("--threads", options.threads, "threads (default: one a core)")->check(CLI::Range(1, 4096));
+  app.add_option("--threads", options.threads, "threads (default: one per core)")->check(CLI::Range(1, 4096));
   app.add_option("--isa", options.isa, "instruction set of the kernels");
   app.add_option("--arithmetic", options.arithmetic,
-                 "exact, or int8: queries and weights times the codes of q8_0 and q4_0 in 8 bits")
+                 "exact, or int8: multiply queries and weights with the codes of q8_0 and q4_0 in 8 bits")
       ->check(one_of({"exact", "int8"}));
   app.add_option("--device", options.device, "device that holds the caches: cpu or cuda")
       ->check(one_of({"cpu", "cuda"}));
@@ -277,7 +274,7 @@ void add_options(CLI::App& app, EvalOptions& options) {
 std::vector<results::Row> run_eval(const EvalOptions& options) {
   if (options.dump.empty() || options.variants.empty() || options.out.empty())
     throw std::invalid_argument(
-        "eval needs a dump, --variants and --out; --example dump.safetensors writes a dump to try");
+        "eval needs a dump, --variants and --out; --example dump.safetensors writes an example dump");
   std::vector<LayerSpecs> specs = parse_variants(options.variants);
   if (options.arithmetic == "int8")
     for (LayerSpecs& spec : specs) spec = with_int8_arithmetic(spec);
@@ -312,6 +309,24 @@ std::vector<results::Row> run_eval(const EvalOptions& options) {
   for (size_t i = 0; i < evaluation.tensors.size(); ++i) evaluation.tensors[i].values = evaluation.outputs[i];
   write_results(options, context, evaluation);
   return evaluation.rows;
+}
+
+void write_example_dump(const std::string& path) {
+  if (std::filesystem::exists(path))
+    throw std::invalid_argument("--example " + path + " already exists; give another name");
+  constexpr int64_t kTokens = 256;
+  const workload::WorkloadShape shape{.layers = 2, .q_heads = 4, .kv_heads = 2, .head_dim = 64};
+  const auto rows = workload::make_synthetic("outliers", shape, /*seed=*/1);
+  const auto of_layer = [&](int heads) { return static_cast<size_t>(heads * kTokens * shape.head_dim); };
+  const size_t q_size = of_layer(shape.q_heads), kv_size = of_layer(shape.kv_heads);
+  std::vector<float> q(2 * q_size), k(2 * kv_size), v(2 * kv_size);
+  for (size_t layer = 0; layer < 2; ++layer)
+    rows->read(0, static_cast<int>(layer), 0, kTokens, &q[layer * q_size], &k[layer * kv_size],
+               &v[layer * kv_size]);
+  const std::vector<int64_t> q_shape{2, shape.q_heads, kTokens, shape.head_dim};
+  const std::vector<int64_t> kv_shape{2, shape.kv_heads, kTokens, shape.head_dim};
+  io::write_safetensors(path, std::array{io::NamedTensor{"q", q_shape, q}, io::NamedTensor{"k", kv_shape, k},
+                                         io::NamedTensor{"v", kv_shape, v}});
 }
 
 }  // namespace kv::cli

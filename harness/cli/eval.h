@@ -35,4 +35,8 @@ void add_options(CLI::App& app, EvalOptions& options);
 // files.
 std::vector<results::Row> run_eval(const EvalOptions& options);
 
+// Writes q [2, 4, 256, 64], k and v [2, 2, 256, 64] in f32 from the synthetic family "outliers": 1 MB. Throws std::invalid_argument
+// if the file exists, std::runtime_error if the disk refuses.
+void write_example_dump(const std::string& path);
+
 }  // namespace kv::cli

@@ -1,7 +1,5 @@
 #include "harness/cli/examples.h"
 
-#include <string>
-
 namespace kv::cli {
 
 std::string examples_of(std::string_view command) {

@@ -15,6 +15,7 @@
 #include "harness/experiments/written_columns.h"
 #include "harness/io/paths.h"
 #include "harness/io/text.h"
+#include "harness/peers/engines.h"
 #include "harness/results/table.h"
 #include "harness/verify/metrics/metrics.h"
 #include "harness/workload/workload.h"
@@ -94,6 +95,10 @@ Json everything() {
                               {"unit", m->column.unit},
                               {"better", m->better},
                               {"help", m->column.meaning}});
+  for (const peers::Engine& engine : peers::engines())
+    all["engines"].push_back({{"name", engine.name},
+                              {"help", engine.can},
+                              {"source", "checked against " + std::string(engine.version)}});
   all["isas"] = cpu::available_isas();
   return all;
 }
@@ -175,13 +180,13 @@ std::string listing(bool json, bool only_variants) {
     at = std::ranges::count(kStages, at.key()) ? std::next(at) : all.erase(at);
   if (json) return all.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
   std::string text =
-      "A spec is placement[/codec][/retention][/selection]; what is left out is contiguous/f32/full/all.\n"
+      "A spec is placement[/codec][/retention][/selection]; the defaults are contiguous/f32/full/all.\n"
       "Layers of a model may have their own: SPEC + 0-1:SPEC + sliding:SPEC, by number or by kind.\n\n";
   for (const char* kind : kStages) text += entries_text(all, kind);
   if (only_variants) return text;
   text += entries_text(all, "configs", 32) + "models\n  " + std::to_string(all.at("models").size()) +
           " in configs/models: `kvlab list --models`\n\n";
-  for (const char* kind : {"experiments", "workloads", "metrics"}) text += entries_text(all, kind);
+  for (const char* kind : {"experiments", "workloads", "metrics", "engines"}) text += entries_text(all, kind);
   text += "instruction sets of this build and machine, best first\n  ";
   for (const std::string& isa : cpu::available_isas()) text += isa + " ";
   text += "\n";

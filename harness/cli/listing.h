@@ -11,4 +11,7 @@ std::string listing(bool json, bool only_variants = false);
 // `kvlab list columns`: name, unit and meaning of every column of a results folder, from its declaration.
 std::string columns_listing(bool json);
 
+// The pairs of variants that work together, as Markdown: the text of variants/pairs.md.
+std::string pairs_page();
+
 }  // namespace kv::cli

@@ -1,4 +1,4 @@
-#include "harness/cli/pairs.h"
+#include "harness/cli/listing.h"
 
 #include <algorithm>
 #include <vector>
@@ -45,10 +45,9 @@ class Footnotes {
   std::vector<std::string> reasons_;
 };
 
-// `set` puts an entry's stage into a spec whose other stages have their defaults.
-template <class Rows, class Columns, class SetRow, class SetColumn>
-std::string table(const std::string& corner, const Rows& rows, SetRow set_row, const Columns& columns,
-                  SetColumn set_column, Footnotes& notes) {
+// Entries' stages in a spec whose other stages have their defaults.
+std::string table(const std::string& corner, const auto& rows, Stage Spec::*row_stage, const auto& columns,
+                  Stage Spec::*column_stage, Footnotes& notes) {
   std::string text = "| " + corner + " |", rule = "|---|";
   for (const auto* column : columns) {
     text += " " + std::string(column->name) + " |";
@@ -59,8 +58,8 @@ std::string table(const std::string& corner, const Rows& rows, SetRow set_row, c
     text += "| " + std::string(row->name) + " |";
     for (const auto* column : columns) {
       Spec spec = default_spec();
-      set_row(spec) = default_stage(*row);
-      set_column(spec) = default_stage(*column);
+      spec.*row_stage = default_stage(*row);
+      spec.*column_stage = default_stage(*column);
       const std::string reason = unsupported_reason(spec);
       text += " " + (reason.empty() ? "yes" : notes.mark(reason, spec)) + " |";
     }
@@ -85,7 +84,7 @@ std::string head_dims() {
 // The operations that sequences of each stage support, if all other stages support every operation.
 std::string lives(Footnotes& notes) {
   const auto sharing = std::find_if(kPlacements.begin(), kPlacements.end(),
-                                    [](const PlacementEntry* p) { return p->shares_blocks; });
+                                    [](const PlacementEntry* p) { return p->shares_blocks(); });
   std::string text = "| stage | what limits truncation | prefixes are shared |\n|---|---|---|\n";
   const auto add = [&](const Entry& entry, Stage Spec::*stage, const char* kind, std::string_view limit) {
     Spec spec = default_spec();
@@ -106,10 +105,8 @@ std::string lives(Footnotes& notes) {
 }  // namespace
 
 std::string pairs_page() {
-  const auto placement = [](Spec& spec) -> Stage& { return spec.placement; };
-  const auto codec = [](Spec& spec) -> Stage& { return spec.codec; };
-  const auto retention = [](Spec& spec) -> Stage& { return spec.retention; };
-  const auto selection = [](Spec& spec) -> Stage& { return spec.selection; };
+  constexpr auto placement = &Spec::placement, codec = &Spec::codec, retention = &Spec::retention,
+                 selection = &Spec::selection;
   Footnotes notes;
   std::string text =
       "# Which pairs work\n\n"

@@ -12,8 +12,8 @@
 #include "harness/cli/variants_option.h"
 #include "harness/experiments/experiment.h"
 #include "harness/experiments/written_columns.h"
+#include "harness/io/bytes.h"
 #include "harness/io/paths.h"
-#include "harness/io/token_count.h"
 #include "harness/planner/plan_columns.h"
 #include "harness/planner/serving_plan.h"
 #include "harness/results/append_file.h"
@@ -38,12 +38,12 @@ planner::Device parse_device(const std::string& text) {
     double value = 0.0;
     const auto [at, error] = std::from_chars(begin, end, value);
     if (!place || error != std::errc() || at != end || !std::isfinite(value) || !(value > 0.0))
-      throw std::invalid_argument("--device has '" + part +
-                                  "'; it is read_gbps=1008,flops=165e12 and, for swapping, link_gbps=25");
+      throw std::invalid_argument("--device: cannot read '" + part +
+                                  "'; write read_gbps=1008,flops=165e12 and, for swapping, link_gbps=25");
     *place = value;
   }
   if (!text.empty() && (device.read_gbps == 0.0 || device.flops == 0.0))
-    throw std::invalid_argument("--device needs read_gbps and flops, as in read_gbps=1008,flops=165e12");
+    throw std::invalid_argument("--device needs read_gbps and flops, e.g. read_gbps=1008,flops=165e12");
   return device;
 }
 
@@ -58,8 +58,8 @@ std::string shown(const planner::Device& device) {
 int64_t parse_context(const std::string& text) {
   const std::optional<int64_t> tokens = io::parse_token_count(text);
   if (!tokens || *tokens < 1 || *tokens > tables::kMostTokens)
-    throw std::invalid_argument("--context '" + text + "' is no number of tokens from 1 to " +
-                                std::to_string(tables::kMostTokens) + ", as 8192 or 128K");
+    throw std::invalid_argument("--context: '" + text + "' is not a number of tokens from 1 to " +
+                                std::to_string(tables::kMostTokens) + "; write 8192 or 128K");
   return *tokens;
 }
 
@@ -69,12 +69,12 @@ void refuse_what_cannot_be(const PlanOptions& o, const planner::Device& device) 
     throw std::invalid_argument("give --trace FILE, or --context 128K and --users 8 together");
   if (o.trace.empty() &&
       (!o.arrivals.empty() || o.requests > 0 || !o.prefix_blocks.empty() || !o.hit_curve.empty()))
-    throw std::invalid_argument("--arrivals, --requests, --prefix-blocks and --hit-curve are of a --trace");
+    throw std::invalid_argument("--arrivals, --requests, --prefix-blocks and --hit-curve need a --trace");
   if (!o.trace.empty() && device.read_gbps == 0.0)
     throw std::invalid_argument(
         "a trace is replayed on a clock, which needs a machine: --device read_gbps=1008,flops=165e12");
   if (o.preempt == "swap" && device.link_gbps == 0.0)
-    throw std::invalid_argument("--preempt swap moves rows over a link: give link_gbps in --device");
+    throw std::invalid_argument("--preempt swap moves K and V over a link: give link_gbps in --device");
   o.output.refuse_existing();
   if (!o.hit_curve.empty() && std::filesystem::exists(o.hit_curve))
     throw std::invalid_argument("--hit-curve " + o.hit_curve + " already exists; give another name");
@@ -88,11 +88,11 @@ void set_memory(planner::PlanTable& table, const PlanOptions& o) {
       o.weights.empty() ? table.geometry.weights_bytes : io::parse_bytes(o.weights, "--weights");
   if (table.weights_bytes == 0 && o.weights.empty())
     throw std::invalid_argument("the size of the weights of '" + table.geometry.name +
-                                "' is not known: give it, as in --weights 16GB");
+                                "' is unknown; give it, e.g. --weights 16GB");
   table.weights_text = o.weights.empty() ? io::human_bytes(table.weights_bytes, units)
                                          : with_units(o.weights, table.weights_bytes, units);
   if (table.weights_bytes >= table.memory_bytes)
-    throw std::invalid_argument("--memory " + o.memory + " has no room for caches: the weights take " +
+    throw std::invalid_argument("--memory " + o.memory + " leaves nothing for caches: the weights take " +
                                 table.weights_text);
 }
 
@@ -110,21 +110,22 @@ void add_options(CLI::App& app, PlanOptions& options) {
   app.add_option("--model", options.model, "preset (`kvlab list --models`) or config.json")
       ->capture_default_str();
   add_trust_option(app, options.trust_config);
-  app.add_option("--memory", options.memory, "memory of the machine for weights and caches, as 24GB")
+  app.add_option("--memory", options.memory, "memory of the machine for weights and caches, e.g. 24GB")
       ->required();
-  app.add_option("--weights", options.weights,
-                 "weights' part of that memory, as 8.5GB (default: parameters x dtype of the model's file)");
-  app.add_option("--variants", options.variants, "specs, separated by ';'; {a,b} in one stands for each")
+  app.add_option(
+      "--weights", options.weights,
+      "weights' part of that memory, e.g. 8.5GB (default: parameters x dtype of the model's file)");
+  app.add_option("--variants", options.variants, "specs, separated by ';'; {a,b} in a spec makes one of each")
       ->capture_default_str();
   app.add_option("--trace", options.trace, "requests: a file of Azure, BurstGPT, Mooncake or Qwen-Bailian");
   app.add_option("--arrivals", options.arrivals,
-                 "arrivals a second: poisson(RATE) or gamma(RATE,CV) (default: the trace's)");
+                 "arrivals per second: poisson(RATE) or gamma(RATE,CV) (default: the trace's)");
   app.add_option("--requests", options.requests, "number of requests (default: the trace's)")
       ->check(CLI::PositiveNumber);
-  app.add_option("--context", options.context, "instead of a trace: tokens of each user, as 128K");
+  app.add_option("--context", options.context, "instead of a trace: tokens of each user, e.g. 128K");
   app.add_option("--users", options.users, "with --context: users at once")->check(CLI::Range(1, 65536));
   app.add_option("--device", options.device,
-                 "machine whose times are assumed: read_gbps=1008,flops=165e12,link_gbps=25");
+                 "machine to assume for times: read_gbps=1008,flops=165e12,link_gbps=25");
   app.add_option("--step-tokens", options.scheduler.step_tokens,
                  "tokens of a step: decode, then chunks of prompts")
       ->check(CLI::Range(1, 1 << 24))
@@ -142,7 +143,7 @@ void add_options(CLI::App& app, PlanOptions& options) {
   app.add_option("--hit-curve", options.hit_curve,
                  "CSV file for the prefix cache's hit rates over all capacities");
   app.add_option("--quality", options.quality,
-                 "results folder of a quality run, as results/xeon-2core/quality: each variant's perplexity");
+                 "results folder of a quality run for perplexities, e.g. results/xeon-2core/quality");
   app.add_option("--seed", options.seed, "seed of drawn arrivals")->capture_default_str();
   add_output_options(app, options.output);
 }
@@ -173,7 +174,7 @@ std::string run_plan(const PlanOptions& o) {
   }
   if (!o.hit_curve.empty()) {
     if (table.facts.hits.empty())
-      throw std::invalid_argument("--hit-curve needs a trace with ids of blocks, and this one has none");
+      throw std::invalid_argument("--hit-curve needs a trace with ids of blocks; this one has none");
     results::write_whole(o.hit_curve,
                          results::csv_text(planner::kHitCurve, hit_curve(table.facts, table.open)));
   }

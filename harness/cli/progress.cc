@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstdio>
 
+#include "harness/io/text.h"
+
 namespace kv::cli {
 namespace {
 
@@ -14,16 +16,10 @@ double now_seconds() {
 
 std::string clock_text(double seconds) {
   const int s = static_cast<int>(seconds + 0.5);
-  char text[32];
-  std::snprintf(text, sizeof text, "%d:%02d", s / 60, s % 60);
-  return text;
+  return io::formatted("%d:%02d", s / 60, s % 60);
 }
 
-std::string percent_of_run(double share) {
-  char text[64];
-  std::snprintf(text, sizeof text, ", %.0f %% of the run", 100.0 * share);
-  return text;
-}
+std::string percent_of_run(double share) { return io::formatted(", %.0f %% of the run", 100.0 * share); }
 
 }  // namespace
 

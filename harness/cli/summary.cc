@@ -1,17 +1,18 @@
 #include "harness/cli/summary.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
-#include "harness/cli/answers.h"
+#include "harness/answers/conclusion.h"
 #include "harness/cli/cell_text.h"
+#include "harness/cli/document.h"
 #include "harness/cli/summary_tables.h"
-#include "harness/cli/terminal.h"
+#include "harness/experiments/written_columns.h"
 #include "harness/measure/exposure.h"
 #include "harness/measure/noise.h"
-#include "harness/measure/peer_columns.h"
-#include "harness/measure/roofline_columns.h"
+#include "harness/measure/prediction_columns.h"
 #include "harness/measure/time_columns.h"
-#include "harness/results/cell_columns.h"
+#include "harness/results/table.h"
 
 namespace kv::cli {
 namespace {
@@ -50,12 +51,12 @@ std::string noise_line(const Cells& cells, bool warns) {
   if (warns)
     return std::to_string(noisy) + " of " + std::to_string(timed) +
            " timed cells are noisy, so these times say little. Close other programs, leave cores free "
-           "(--threads), "
-           "take more repetitions (--set measure.repetitions=21), or measure at another time.";
+           "(--threads), take more repetitions (--set measure.repetitions=21), or measure at another time.";
   std::string text = "Noise: other processes took at most " + percent(others) +
                      " of the processors, the hypervisor " + percent(steal) + "; " + std::to_string(noisy) +
                      " of " + std::to_string(timed) + " timed cells are noisy";
-  return text + (first ? ", as " + (*first)[results::kCell] + ": " + (*first)[measure::kNoise] : "") + "\n";
+  return text + (first ? ", such as " + (*first)[results::kCell] + ": " + (*first)[measure::kNoise] : "") +
+         "\n";
 }
 
 // Counts the cells whose attention was faster than the reads or multiply-adds that are its ceiling. The roofline is the slower
@@ -72,8 +73,8 @@ std::string ceiling_line(const Cells& cells) {
   }
   if (beyond == 0) return "";
   return "Ceiling: " + std::to_string(beyond) + " of " + std::to_string(shares) +
-         " cells were faster than measured reads and multiply-adds allow, up to " + percent(most) +
-         " of it: their ceiling_share and bound_share say nothing\n";
+         " cells ran faster than the measured hardware limit (up to " + percent(most) +
+         "), so the limit was measured too low there: ignore their ceiling_share and bound_share\n";
 }
 
 // Counts the cells that could not be measured, with the first reason.
@@ -91,8 +92,8 @@ std::string left_out_line(const Cells& cells) {
     if (!first) first = own.front();
   }
   if (!first) return "";
-  return std::to_string(ok) + " of " + std::to_string(cells.size()) + " cells measured" + counts + ", as " +
-         (*first)[results::kCell] + ": " + (*first)[results::kReason] + "\n";
+  return std::to_string(ok) + " of " + std::to_string(cells.size()) + " cells measured" + counts +
+         ", such as " + (*first)[results::kCell] + ": " + (*first)[results::kReason] + "\n";
 }
 
 // Names variants that "win" because their policy evicted nothing.
@@ -102,7 +103,7 @@ std::string keeps_all_line(const Cells& cells) {
   if (first == cells.end()) return "";
   return "Warning: " + std::to_string(std::count_if(cells.begin(), cells.end(), idle)) + " of " +
          std::to_string(cells.size()) +
-         " cells keep every token because the budget is not below the sequence [keeps all], as " +
+         " cells keep every token because their budget covers the whole sequence [keeps all], such as " +
          (**first)[results::kCell] + "\n";
 }
 
@@ -115,8 +116,22 @@ std::string untested_line(const Cells& cells) {
     text = results::label_of(*row) + " " + measure::untested_text(*row);
   }
   if (untested == 0) return "";
-  return "Untested: " + std::to_string(untested) + " of " + std::to_string(cells.size()) + " cells, as " +
-         text + "\n";
+  return "Untested: " + std::to_string(untested) + " of " + std::to_string(cells.size()) +
+         " cells, such as " + text + "\n";
+}
+
+// The cost of functions in Python.
+std::string calls_line(const Cells& cells) {
+  int64_t count = 0;
+  double us = 0.0;
+  for (const results::Row* row : cells) {
+    count += (*row)[measure::kCalls].value_or(0);
+    us += static_cast<double>((*row)[measure::kCalls].value_or(0)) * (*row)[measure::kCallUs].value_or(0.0);
+  }
+  if (count == 0) return "";
+  return "Functions in Python: " + std::to_string(count) + " calls of " +
+         experiments::format("%.0f", us / static_cast<double>(count)) +
+         " us on average [policy_call_us]; no time of a cache includes them\n";
 }
 
 // Sentences of experiments about all of their cells.
@@ -130,14 +145,25 @@ std::string sentences(const Cells& cells) {
   return text;
 }
 
+// How to have the smallest cache of the last experiment in serving engines.
+std::string engines_line(const Cells& cells) {
+  if (cells.empty()) return "";
+  for (const answers::Answer& answer : answers::answers_at(answers::points_of(cells).back())) {
+    if (!answer.question.starts_with("smallest") || !answer.best) continue;
+    const std::string& commands = (*answer.best)[results::kEngines];
+    if (!commands.empty()) return "Commands for " + results::label_of(*answer.best) + ": " + commands + "\n";
+  }
+  return "";
+}
+
 // Peers' bytes are counted differently from caches'.
 std::string peers_line(const Cells& cells) {
   const auto is_peer = [](const results::Row* row) {
-    return (*row)[measure::kPeerBytesReported].has_value();
+    return (*row)[measure::kPeerBytesReported] && !(*row)[results::kHeldBytesPerToken];
   };
   return std::any_of(cells.begin(), cells.end(), is_peer)
-             ? "* other engines (sweep.peers) report their own bytes; peer_ratio_p50 in cells.csv "
-               "compares each with kvlab's variant of the same bits\n"
+             ? "* other engines (sweep.peers) report their own bytes; peer_ratio_p50 in cells.csv compares "
+               "each with kvlab's variant of the same bits\n"
              : "";
 }
 
@@ -158,6 +184,34 @@ std::string range_tables(const Groups& experiments, size_t width, size_t most_li
   return text;
 }
 
+using Json = nlohmann::ordered_json;
+
+Json json_of(const experiments::Measured& measured) {
+  if (!measured.value) return nullptr;
+  Json interval;
+  if (measured.low && measured.high && *measured.low < *measured.high)
+    interval = {*measured.low, *measured.high};
+  return {{"value", *measured.value}, {"interval", interval}};
+}
+
+Json answers_of(std::span<const results::Row> rows) {
+  Cells cells;
+  for (const results::Row& row : rows) cells.push_back(&row);
+  Json all = Json::array();
+  for (const Cells& own : answers::points_of(cells)) {
+    for (const answers::Answer& answer : answers::answers_at(own))
+      all.push_back({{"sweep_point", sweep_point_name(*own.front())},
+                     {"question", answer.question},
+                     {"cell", answer.best ? Json((*answer.best)[results::kCell]) : Json()},
+                     {"variant", answer.best ? Json((*answer.best)[results::kVariant]) : Json()},
+                     {"as_good", answer.as_good},
+                     {"value", json_of(answer.value)},
+                     {"error", json_of(answer.error)},
+                     {"text", answer.text}});
+  }
+  return all;
+}
+
 }  // namespace
 
 std::string summary(std::span<const results::Row> rows, const SummaryOptions& options) {
@@ -166,8 +220,8 @@ std::string summary(std::span<const results::Row> rows, const SummaryOptions& op
   std::string end;
   for (const std::string& line :
        {left_out_line(cells), keeps_all_line(cells), untested_line(cells), beyond_limit_lines(cells),
-        sentences(cells), options.also, peers_line(cells), aa_line(cells), noise_line(cells, false),
-        ceiling_line(cells)}) {
+        sentences(cells), calls_line(cells), engines_line(cells), options.also, peers_line(cells),
+        aa_line(cells), noise_line(cells, false), ceiling_line(cells)}) {
     if (!line.empty()) end += wrapped(line, options.width);
   }
   if (!end.empty()) end = "\n" + end;
@@ -177,7 +231,7 @@ std::string summary(std::span<const results::Row> rows, const SummaryOptions& op
   const std::string pointer =
       options.more.empty()
           ? ""
-          : wrapped(std::to_string(points.size()) + " sweep points, each with a table: " + options.more,
+          : wrapped(std::to_string(points.size()) + " sweep points have a table each: " + options.more,
                     options.width);
   const size_t room =
       kSummaryLines - std::min(kSummaryLines - 1, lines_of(warning + end) + lines_of(pointer) + 1);
@@ -195,5 +249,19 @@ std::string summary(std::span<const results::Row> rows, const SummaryOptions& op
 }
 
 size_t summary_width() { return std::min(kSummaryWidth, terminal_width()); }
+
+std::string summary_json(std::span<const results::Row> cells, const std::string& folder, bool finished) {
+  Json status = Json::object();
+  for (const results::Row& row : cells) {
+    Json& count = status[results::text_of(row[results::kStatus])];
+    count = count.is_null() ? 1 : count.get<int>() + 1;
+  }
+  const Json json{{"results", folder},
+                  {"finished", finished},
+                  {"status", status},
+                  {"answers", answers_of(cells)},
+                  {"cells", Json::parse(results::json_text(experiments::cell_table(), cells))}};
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
 
 }  // namespace kv::cli

@@ -1,13 +1,12 @@
 #include "harness/cli/summary_tables.h"
 
 #include <algorithm>
+#include <iterator>
 
+#include "harness/answers/conclusion.h"
 #include "harness/experiments/experiment.h"
 #include "harness/io/bytes.h"
-#include "harness/measure/draft_columns.h"
-#include "harness/measure/peer_columns.h"
 #include "harness/measure/prediction_columns.h"
-#include "harness/measure/roofline_columns.h"
 #include "harness/measure/tier_columns.h"
 #include "harness/measure/time_columns.h"
 #include "harness/results/cell_columns.h"
@@ -132,8 +131,8 @@ std::string drafts_table(const Cells& cells, size_t width) {
   for (const results::Row* row : cells) {
     if (!(*row)[measure::kDraftTokens] || (*row)[results::kStatus] != results::Status::kOk) continue;
     if (table.empty())
-      table.push_back({std::to_string(*(*row)[measure::kDraftTokens]) + " drafts a step", "tokens that stay",
-                       "step, us", "a token / a plain step"});
+      table.push_back({std::to_string(*(*row)[measure::kDraftTokens]) + " drafts per step",
+                       "tokens that stay", "step, us", "per token / plain step"});
     if (!(*row)[measure::kDraftRefused].empty()) {
       refused += wrapped("  no drafts with " + row_name(*row) + ": " + (*row)[measure::kDraftRefused], width);
       continue;
@@ -145,7 +144,83 @@ std::string drafts_table(const Cells& cells, size_t width) {
   return (table.size() < 2 ? "" : fitted(std::move(table), width)) + refused;
 }
 
+using Cell = results::Row;
+
+constexpr size_t kQuestions = 3;
+
+std::vector<Strings> answer_rows(const std::string& point, const Cells& all) {
+  std::vector<Strings> rows;
+  for (const answers::Answer& answer : answers::answers_at(all)) {
+    Strings& row =
+        rows.emplace_back(Strings{rows.empty() ? point : "", answer.question, "-", "-", answer.text});
+    if (!answer.best) continue;
+    row[2] = row_name(*answer.best) + (answer.as_good ? " + " + std::to_string(answer.as_good) : "");
+    row[3] = answers::error_of(*answer.best).in_short(*answer.best);
+  }
+  return rows;
+}
+
+// "decode, 2048 tokens", with its workload if several are shown, or its number among them.
+std::string point_text(const Cell& row, size_t shown, size_t points) {
+  using results::text_of;
+  return row[results::kExperiment] +
+         (shown < points ? " (1 of " + std::to_string(points) + ")"
+          : points > 1   ? " " + row[results::kWorkload]
+                         : "") +
+         ", " + length_text(row) + own_axes(row);
+}
+
+// The sweep points of the experiment's longest length.
+std::vector<Cells> longest_points(const Cells& cells) {
+  results::Integer longest;
+  for (const Cell* row : cells) longest = std::max(longest, (*row)[results::kSeqLen]);
+  Cells there;
+  for (const Cell* row : cells) {
+    if ((*row)[results::kSeqLen] == longest) there.push_back(row);
+  }
+  return answers::points_of(there);
+}
+
 }  // namespace
+
+std::string beyond_limit_lines(const Cells& cells) {
+  std::string text;
+  for (const auto& [name, own] : grouped(cells, [](const Cell& row) { return row[results::kExperiment]; })) {
+    Cells left_out;
+    for (const Cells& point : longest_points(own))
+      std::ranges::copy_if(point, std::back_inserter(left_out), [](const Cell* row) {
+        return (*row)[results::kStatus] == results::Status::kOk && !answers::keeps_limit(*row);
+      });
+    if (left_out.empty()) continue;
+    const Cell& first = *left_out.front();
+    text += "Limit: only caches of " + std::string(answers::error_of(first).limit_text) +
+            " can be the fastest or the smallest, because others cannot replace the full cache; " +
+            std::to_string(left_out.size()) + " at the longest length are left out, such as " +
+            first[results::kCell] + ": " + answers::error_of(first).text(first) + "\n";
+  }
+  return text;
+}
+
+std::string answers(const Cells& cells, size_t width, size_t most_lines) {
+  std::vector<std::vector<Cells>> experiments;
+  size_t points = 0;
+  for (const auto& [name, own] : grouped(cells, [](const Cell& row) { return row[results::kExperiment]; })) {
+    experiments.push_back(longest_points(own));
+    points += experiments.back().size();
+  }
+  const bool all = 1 + points * kQuestions <= most_lines;
+  std::vector<Strings> table{{"at the longest length", "is", "variant (+ others tied)", "error", "value"}};
+  for (const std::vector<Cells>& own : experiments) {
+    const size_t shown = all ? own.size() : 1;
+    for (const Cells& point : std::span(own).first(shown)) {
+      const std::string name = point_text(*point.front(), shown, own.size());
+      for (Strings& row : answer_rows(name, point)) table.push_back(std::move(row));
+    }
+  }
+  constexpr size_t kNarrow =
+      90;  // columns of a terminal: below, names are worth more than the error beside them
+  return table.size() > 1 ? fitted(std::move(table), width, 3, width < kNarrow ? 20 : 10) : "";
+}
 
 std::string sweep_point_table(const Cells& cells, size_t width) {
   std::vector<Strings> table{head_of(*cells.front())};

@@ -1,4 +1,4 @@
-// The tables below a summary's answers.
+// A summary's parts: the fastest, the smallest and the most exact variant, and the tables below them.
 #pragma once
 
 #include <string>
@@ -6,6 +6,13 @@
 #include "harness/cli/cell_text.h"
 
 namespace kv::cli {
+
+// One line each for the fastest, the smallest and the most exact variant, at the longest length of each experiment.
+// Prints as many sweep points as fit into `most_lines`, at least one an experiment.
+std::string answers(const Cells& cells, size_t width, size_t most_lines);
+
+// A line per experiment: how many caches its error limit keeps from being fastest or smallest, with the first.
+std::string beyond_limit_lines(const Cells& cells);
 
 // One row a cell of a sweep point; below it, one row a cell whose placement has several tiers.
 std::string sweep_point_table(const Cells& cells, size_t width);

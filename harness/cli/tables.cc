@@ -9,9 +9,8 @@
 #include <stdexcept>
 
 #include "harness/cli/progress.h"
-#include "harness/cli/typos.h"
 #include "harness/cli/variants_option.h"
-#include "harness/io/token_count.h"
+#include "harness/io/bytes.h"
 #include "harness/tables/fit_table.h"
 #include "harness/tables/memory_table.h"
 #include "harness/tables/model_memory.h"
@@ -25,7 +24,7 @@ constexpr size_t kMostLengths = 1000;
 int64_t parse_tokens(const std::string& text) {
   const std::optional<int64_t> tokens = io::parse_token_count(text);
   if (!tokens || *tokens < 1 || *tokens > tables::kMostTokens) {
-    throw std::invalid_argument("--lengths '" + text + "' is no number of tokens from 1 to " +
+    throw std::invalid_argument("--lengths: '" + text + "' is not a number of tokens from 1 to " +
                                 std::to_string(tables::kMostTokens) +
                                 "; write 1024,4096 or 4K,128K or 1024..128K (doubling)");
   }
@@ -40,13 +39,13 @@ std::vector<int64_t> parse_lengths(const std::string& text) {
     const size_t dots = part.find("..");
     const int64_t first = parse_tokens(part.substr(0, dots));
     const int64_t last = dots == std::string::npos ? first : parse_tokens(part.substr(dots + 2));
-    if (last < first) throw std::invalid_argument("--lengths '" + part + "' ends before it begins");
+    if (last < first) throw std::invalid_argument("--lengths: '" + part + "' ends before it begins");
     for (int64_t tokens = first; tokens <= last; tokens *= 2) lengths.push_back(tokens);
   }
   if (lengths.empty())
     throw std::invalid_argument("--lengths is empty; write 1024,4096 or 1024..131072 (doubling)");
   if (lengths.size() > kMostLengths)
-    throw std::invalid_argument("--lengths are more than " + std::to_string(kMostLengths));
+    throw std::invalid_argument("--lengths has more than " + std::to_string(kMostLengths) + " lengths");
   return lengths;
 }
 
@@ -111,7 +110,7 @@ void add_weights(tables::FitTable& table, const std::string& option, io::Units u
 // With --disk the default variants include tiered caches, which use it.
 std::string fit_variants(const TablesOptions& options) {
   if (options.disk.empty() || options.variants != TablesOptions().variants) return options.variants;
-  return options.variants + "; tiered/f16; tiered(warm_codec=q8_0,disk_codec=q4_0)/f16";
+  return options.variants + "; tiered/f16; tiered/q4_0";
 }
 
 std::string fits(const TablesOptions& options, const std::vector<config::Geometry>& models) {
@@ -146,7 +145,8 @@ void add_options(CLI::App& tables, TablesOptions& options) {
           "presets (`kvlab list --models`) or config.json files, separated by ',' (default: llama-3-8b)")
       ->delimiter(',');
   add_trust_option(tables, options.trust_config);
-  tables.add_option("--variants", options.variants, "specs, separated by ';'; {a,b} in one stands for each");
+  tables.add_option("--variants", options.variants,
+                    "specs, separated by ';'; {a,b} in a spec makes one of each");
   tables.add_option("--lengths", options.lengths,
                     "tokens: 1024,4096, or 1K..128K for each doubling (default: up to the trained context)");
   tables.add_option("--batch", options.batch, "sequences of each length (default: 1)")
@@ -157,19 +157,18 @@ void add_options(CLI::App& tables, TablesOptions& options) {
   tables.add_option("--budget", options.budget, "list what fits into 16GiB (or 16GB) instead of growth");
   tables.add_option(
       "--weights", options.weights,
-      "weights' part of the budget, as 13.5GB (default: parameters x dtype of the model's file)");
+      "weights' part of the budget, e.g. 13.5GB (default: parameters x dtype of the model's file)");
   tables.add_option("--disk", options.disk,
-                    "most disk space for files of tiers, as 100GB (default: no limit)");
+                    "most disk space for files of tiers, e.g. 100GB (default: no limit)");
   add_output_options(tables, options.output);
 }
 
 std::string run_tables(const TablesOptions& options) {
   if (!options.weights.empty() && options.budget.empty())
-    throw std::invalid_argument("--weights counts against a budget; give --budget, as in --budget 16GiB");
+    throw std::invalid_argument("--weights counts against a budget; give --budget, e.g. --budget 16GiB");
   if (!options.disk.empty() && options.budget.empty())
     throw std::invalid_argument(
-        "--disk is what files may take beside a budget of memory; give --budget, as in "
-        "--budget 16GiB");
+        "--disk limits files in addition to a memory budget; give --budget, e.g. --budget 16GiB");
   options.output.refuse_existing();
   std::vector<config::Geometry> models;
   for (const std::string& model : options.models)
@@ -181,7 +180,7 @@ std::string run_tables(const TablesOptions& options) {
 std::string model_listing(bool json) {
   nlohmann::ordered_json models = nlohmann::ordered_json::array();
   io::TextTable table;
-  table.title = "Geometries in configs/models; any other Hugging Face config.json works by its path.";
+  table.title = "Geometries in configs/models. Any other Hugging Face config.json works by its path.";
   table.corner = "model";
   table.heads = {{"layers", "with cache"},
                  {"KV", "heads"},

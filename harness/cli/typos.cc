@@ -3,17 +3,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "harness/io/bytes.h"
 #include "harness/io/suggestion.h"
-#include "harness/io/token_count.h"
+#include "harness/io/text.h"
 
 namespace kv::cli {
 namespace {
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string all;
-  for (const std::string& name : names) all += (all.empty() ? "" : ",") + name;
-  return all;
-}
 
 std::vector<std::string> command_names(const CLI::App& app) {
   std::vector<std::string> names;
@@ -35,7 +30,7 @@ std::string unexpected(const CLI::App& command, const std::string& argument) {
 }  // namespace
 
 CLI::Validator one_of(std::vector<std::string> values) {
-  const std::string all = joined(values);
+  const std::string all = io::joined(values, ",");
   return CLI::Validator(
       [values = std::move(values)](std::string& text) -> std::string {
         if (std::count(values.begin(), values.end(), text) > 0) return "";
@@ -48,7 +43,7 @@ CLI::Validator token_count() {
   return CLI::Validator(
       [](std::string& text) -> std::string {
         const std::optional<int64_t> count = io::parse_token_count(text);
-        if (!count) return "'" + text + "' is no number of tokens, as 131072 or 128K";
+        if (!count) return "'" + text + "' is not a number of tokens; write 131072 or 128K";
         text = std::to_string(*count);
         return "";
       },

@@ -13,7 +13,7 @@ std::vector<std::string> expanded(const std::string& text) {
   try {
     return config::expand_braces(text);
   } catch (const std::invalid_argument& e) {
-    throw std::invalid_argument("--variants has a mistake in '" + text + "': " + e.what());
+    throw std::invalid_argument("--variants: '" + text + "': " + e.what());
   }
 }
 
@@ -31,8 +31,8 @@ LayerSpecs parsed(const std::string& text) {
     return parse_layer_specs(text);
   } catch (const std::invalid_argument&) {
     if (!has_bare_comma(text)) throw;
-    throw std::invalid_argument("--variants has '" + text +
-                                "'; separate specs with ';', as 'contiguous/f16;concat'");
+    throw std::invalid_argument("--variants: separate the specs of '" + text +
+                                "' with ';', e.g. 'contiguous/f16;concat'");
   }
 }
 
@@ -51,7 +51,7 @@ std::vector<LayerSpecs> parse_variants(const std::string& text) {
     }
   }
   if (specs.empty())
-    throw std::invalid_argument("--variants is empty; give it specs, as 'contiguous/f16;concat'");
+    throw std::invalid_argument("--variants is empty; give specs, e.g. 'contiguous/f16;concat'");
   return specs;
 }
 

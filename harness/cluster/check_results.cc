@@ -11,12 +11,13 @@
 #include "harness/cluster/part.h"
 #include "harness/experiments/experiment.h"
 #include "harness/experiments/plan.h"
+#include "harness/experiments/reading_keys.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/io/hash.h"
 #include "harness/io/json.h"
 #include "harness/math/medians.h"
 #include "harness/measure/benchmark_json.h"
-#include "harness/measure/sample_columns.h"
+#include "harness/measure/prediction_columns.h"
 #include "harness/measure/time_columns.h"
 #include "harness/memory/run_context.h"
 #include "harness/results/append_file.h"
@@ -41,20 +42,20 @@ void check_environment(const nlohmann::json& environment, const std::string& con
   }
   if (const auto dirty = "/kvlab/git_dirty"_json_pointer;
       environment.contains(dirty) && environment[dirty] == true)
-    check.notes.push_back(
-        "measured from a tree with changes that its commit does not have; the site says so");
+    check.notes.push_back("measured with uncommitted changes; the site says so");
   const std::string hash = io::text_at(environment, "/config/hash"), now = io::hash_text(io::hash(config));
   if (hash.empty())
-    check.notes.push_back("env.json has no hash of the config: an earlier version wrote it");
+    check.notes.push_back("env.json has no hash of the config, because an earlier version wrote it");
   else if (hash != now)
-    check.findings.push_back("config.toml is not the one that ran: its hash is " + now + ", and was " + hash);
+    check.findings.push_back("config.toml has changed since the run: its hash is " + now + ", but was " +
+                             hash);
 }
 
 void check_values(const std::vector<results::Row>& cells, Check& check) {
   std::set<std::pair<std::string, std::string>> seen;
   for (const results::Row& row : cells) {
     if (!seen.insert({row[results::kCell], row[results::kHost]}).second)
-      check.findings.push_back("'" + row[results::kCell] + "' is there twice");
+      check.findings.push_back("'" + row[results::kCell] + "' has two rows");
     for (const results::AnyColumn* column : experiments::cell_table().columns) {
       const std::string text = row.text(*column);
       const std::vector<std::string> values = results::words_of(column->values);
@@ -62,7 +63,7 @@ void check_values(const std::vector<results::Row>& cells, Check& check) {
       if (results::is_aa_test(row) && column->name == results::kVerdict.name)
         continue;  // earlier versions spelled it otherwise
       check.findings.push_back("'" + row[results::kCell] + "': " + std::string(column->name) + " is '" +
-                               text + "', which is none of its values");
+                               text + "', which is not one of its values");
     }
     const bool split = row[results::kBytesPayload] && row[results::kBytesMetadata] &&
                        row[results::kBytesSlack] && row[results::kBytesPredicted];
@@ -70,7 +71,7 @@ void check_values(const std::vector<results::Row>& cells, Check& check) {
     if (split && *row[results::kBytesPayload] + *row[results::kBytesMetadata] + *row[results::kBytesSlack] !=
                      *row[results::kBytesPredicted])
       check.findings.push_back("'" + row[results::kCell] +
-                               "': payload, metadata and slack are not bytes_predicted together");
+                               "': the sum of payload, metadata and slack is not bytes_predicted");
   }
 }
 
@@ -87,19 +88,39 @@ std::optional<int64_t> closed_form(const measure::SweepPoint& point, const measu
   return predicted_bytes(cell.spec, shape(point, held), lengths, prompts);
 }
 
+bool names_prefill(std::string_view experiment) {
+  const experiments::Experiment* found = experiments::find_experiment(experiment);
+  return found && found->names_prefill;
+}
+
+// Earlier versions had no column `prefill` in such experiments, and each cache read its prompt.
+bool stores_prompts(const std::vector<results::Row>& cells) {
+  const auto is_read = [](const results::Row& row) {
+    return names_prefill(row[results::kExperiment]) && row[results::kStatus] == results::Status::kOk;
+  };
+  return std::ranges::any_of(cells, is_read) && std::ranges::none_of(cells, [&](const results::Row& row) {
+           return is_read(row) && !row[measure::kPrefill].empty();
+         });
+}
+
 // The current key; earlier versions named the A/A test otherwise.
-std::string current_key(const results::Row& row) {
+std::string current_key(const results::Row& row, bool stored) {
+  if (stored && names_prefill(row[results::kExperiment])) return row[results::kCell] + " prefill stored";
   constexpr std::string_view kOld = " null";
   if (!results::is_aa_test(row) || !row[results::kCell].ends_with(kOld)) return row[results::kCell];
   return row[results::kCell].substr(0, row[results::kCell].size() - kOld.size()) + " " + results::kAaVerdict;
 }
 
 void check_sweep(const fs::path& folder, const std::vector<results::Row>& cells, bool whole, Check& check) {
-  const config::Config config = experiments::load_config((folder / "config.toml").string(), {});
+  const bool stored = stores_prompts(cells);
+  config::Config config = experiments::load_config((folder / "config.toml").string(), {});
+  for (config::ExperimentConfig& sweep : config.experiments) {
+    if (stored && names_prefill(sweep.kind)) sweep.settings.set(experiments::kPrefillKey, "stored");
+  }
   const memory::RunContext context(config.device, config.isa, config.threads);
   const experiments::Sweep sweep = experiments::plan_sweep(config, context);
   std::map<std::string, std::vector<const results::Row*>> rows;
-  for (const results::Row& row : cells) rows[current_key(row)].push_back(&row);
+  for (const results::Row& row : cells) rows[current_key(row, stored)].push_back(&row);
   for (const measure::SweepPoint& point : sweep.points) {
     for (const measure::PlannedCell& cell : point.cells) {
       const auto found = rows.find(cell.key);
@@ -116,14 +137,14 @@ void check_sweep(const fs::path& folder, const std::vector<results::Row>& cells,
           ++check.closed_forms;
           if (*computed != *(*row)[*column])
             check.findings.push_back("'" + cell.key + "': " + std::string(column->name) + " is " +
-                                     std::to_string(*(*row)[*column]) + ", and the closed form gives " +
+                                     std::to_string(*(*row)[*column]) + ", but the closed form gives " +
                                      std::to_string(*computed));
         }
       }
       rows.erase(found);
     }
   }
-  for (const auto& [key, _] : rows) check.findings.push_back("'" + key + "' is no cell of config.toml");
+  for (const auto& [key, _] : rows) check.findings.push_back("'" + key + "' is not a cell of config.toml");
 }
 
 bool agree(const results::Number& stated, double computed) {
@@ -177,8 +198,8 @@ void check_time(const results::Row& row, const Time& time, const std::vector<dou
        (agree(row.number(time.low), interval.low) && agree(row.number(time.high), interval.high))))
     return;
   check.findings.push_back("'" + row[results::kCell] + "': " + time.p50 +
-                           (has_interval ? " and its interval are" : " is") +
-                           " not of benchmark.json's medians");
+                           (has_interval ? " and its interval differ" : " differs") +
+                           " from benchmark.json's medians");
 }
 
 void check_times(const std::vector<results::Row>& cells, const measure::RepetitionTimes& medians,
@@ -196,7 +217,7 @@ void check_times(const std::vector<results::Row>& cells, const measure::Repetiti
       if (const auto found = find(name, row); found != medians.end())
         check_time(row, time, found->second, check);
       else
-        check.findings.push_back("'" + name + "' has a median in cells.csv and none in benchmark.json");
+        check.findings.push_back("'" + name + "' has a median in cells.csv but none in benchmark.json");
     }
     if (!row[measure::kRatioP50.low] || !row[measure::kRatioConfidence]) continue;
     const std::string kind = row.number(kinds.front().p50) ? "" : " prefill";
@@ -211,7 +232,7 @@ void check_times(const std::vector<results::Row>& cells, const measure::Repetiti
     if (!agree(row[measure::kRatioP50], ratio.value) || !agree(row[measure::kRatioP50.low], around.low) ||
         !agree(row[measure::kRatioP50.high], around.high))
       check.findings.push_back("'" + row[results::kCell] +
-                               "': ratio_p50 and its interval are not those of benchmark.json");
+                               "': ratio_p50 and its interval differ from those of benchmark.json");
   }
 }
 
@@ -225,7 +246,7 @@ void check_shares(const std::vector<results::Row>& cells, Check& check) {
     ++check.shares;
     if (!agree(stated, *slack / (*slack + *payload)))
       check.findings.push_back("'" + row[results::kCell] +
-                               "': fragmentation_share is not that of its slack and payload");
+                               "': fragmentation_share differs from slack / (slack + payload)");
   }
 }
 
@@ -238,8 +259,7 @@ void check_verdicts(const std::vector<results::Row>& cells, Check& check) {
       const std::string stated = cells[i].text(*column), computed = judged[i].text(*column);
       if (stated == computed) continue;
       check.findings.push_back("'" + cells[i][results::kCell] + "': " + std::string(column->name) + " is '" +
-                               stated + "', and all cells together give '" + computed +
-                               "'; `kvlab check-results --add-stages` writes it");
+                               stated + "', but all cells together give '" + computed + "'");
       break;
     }
   }
@@ -250,20 +270,20 @@ void check_samples(const fs::path& folder, const std::vector<results::Row>& cell
   const auto timed = std::ranges::count_if(cells, is_timed);
   const nlohmann::json benchmark = io::read_json(folder / "benchmark.json");
   if (!benchmark.is_object()) {
-    if (timed > 0) check.findings.push_back("benchmark.json is missing or no JSON object");
+    if (timed > 0) check.findings.push_back("benchmark.json is missing or not a JSON object");
     return;
   }
   if (!benchmark.contains("/context/kvlab_real_time"_json_pointer)) {
     if (timed > 0)
       check.findings.push_back(
-          "benchmark.json has means of steps, as earlier versions wrote them: the medians of " +
-          std::to_string(timed) + " cells cannot be computed again; measure them again");
+          "an earlier version wrote benchmark.json, with means of steps: the medians of " +
+          std::to_string(timed) + " cells cannot be recomputed; measure them again");
     return;
   }
   const std::vector<results::Row> steps = experiments::timed_steps(folder);
   if (!steps.empty() && benchmark["context"]["kvlab_real_time"] == measure::kRealTime &&
       measure::benchmark_json(steps, environment) != results::read_whole(folder / "benchmark.json"))
-    check.findings.push_back("benchmark.json is not made of samples.csv and growth.csv");
+    check.findings.push_back("benchmark.json differs from samples.csv and growth.csv");
   check_times(cells, measure::repetition_times(benchmark), check);
 }
 
@@ -272,24 +292,25 @@ void check_samples(const fs::path& folder, const std::vector<results::Row>& cell
 Check check_results(const fs::path& folder) {
   if (!fs::exists(folder / "cells.csv") || !fs::exists(folder / "config.toml"))
     throw std::invalid_argument(folder.string() +
-                                " is no results folder of `kvlab run`: it needs config.toml and cells.csv");
+                                " is not a results folder of `kvlab run`: it lacks config.toml or cells.csv");
   Check check;
   const std::string config = results::read_whole(folder / "config.toml"),
                     table = results::read_whole(folder / "cells.csv");
   if (table.empty() || table.back() != '\n')
-    check.findings.push_back("cells.csv: the last line is torn (no line end)");
+    check.findings.push_back("cells.csv: the last line is incomplete (no line end)");
   const std::vector<results::Row> cells = results::read_csv(folder / "cells.csv", experiments::cell_table());
   check.cells = cells.size();
   const nlohmann::json environment = results::environment_in(folder);
   if (!environment.is_object())
-    throw std::invalid_argument((folder / "env.json").string() + " is missing or no JSON object");
+    throw std::invalid_argument((folder / "env.json").string() + " is missing or not a JSON object");
   check_environment(environment, config, check);
   check_values(cells, check);
   try {
     const std::string shard = io::text_at(environment, "/shard");
     check_sweep(folder, cells, shard.empty() || shard == "1/1", check);
   } catch (const std::exception& e) {
-    check.notes.push_back("closed forms: the config cannot be planned here: " + std::string(e.what()));
+    check.notes.push_back("closed forms not checked: the config cannot be planned here: " +
+                          std::string(e.what()));
   }
   check_samples(folder, cells, environment, check);
   check_shares(cells, check);
@@ -299,9 +320,9 @@ Check check_results(const fs::path& folder) {
       std::ranges::any_of(sides, [](const auto& side) { return side.first->find(measure::kStepUs.name); });
   std::ranges::move(differences(cells, sides, has_samples), std::back_inserter(check.findings));
   for (const std::string& name : unknown_tables(folder))
-    check.notes.push_back(name + " is no table that an experiment writes, and was not checked");
+    check.notes.push_back(name + " is not a table of an experiment and was not checked");
   if (check.sums + check.closed_forms + check.medians + check.ratios + check.shares + check.verdicts == 0)
-    check.findings.push_back("nothing could be computed again, neither bytes nor times");
+    check.findings.push_back("nothing could be recomputed, neither bytes nor times");
   return check;
 }
 

@@ -4,14 +4,12 @@
 #include <map>
 #include <set>
 #include <stdexcept>
-#include <tuple>
 #include <utility>
 
 #include "harness/cluster/part.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/io/json.h"
 #include "harness/measure/benchmark_json.h"
-#include "harness/results/cell_columns.h"
 #include "harness/results/results_folder.h"
 
 namespace kv::cluster {

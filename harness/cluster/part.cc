@@ -2,18 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <set>
 #include <stdexcept>
 
 #include "harness/experiments/shard.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/io/json.h"
-#include "harness/measure/sample_columns.h"
 #include "harness/measure/time_columns.h"
 #include "harness/results/cell_columns.h"
 #include "harness/results/results_folder.h"
-#include "harness/results/table.h"
 
 namespace kv::cluster {
 namespace {
@@ -26,7 +23,7 @@ std::vector<results::Row> read_whole_table(const fs::path& path, const results::
   const std::string text = results::read_whole(path);
   if (text.empty()) throw std::invalid_argument(path.string() + " is empty or missing" + kFinish);
   if (text.back() != '\n')
-    throw std::invalid_argument(path.string() + ": the last line is torn (no line end)" + kFinish);
+    throw std::invalid_argument(path.string() + ": the last line is incomplete (no line end)" + kFinish);
   return results::read_csv(path, table);
 }
 
@@ -56,8 +53,8 @@ void compare_samples(const std::vector<results::Row>& cells, const Sides& sides,
         return experiments::cell_table().find(kind + p50) && row.number(kind + p50).has_value();
       };
       if ((stated("_p50_us") || stated("_attend_p50_us")) && counted(kind) == 0)
-        findings.push_back("'" + row[results::kCell] + "' states a time of the kind " + kind +
-                           ", but samples.csv and growth.csv have none of it");
+        findings.push_back("'" + row[results::kCell] + "' has a time of the kind " + kind +
+                           ", but no samples of it in samples.csv or growth.csv");
     }
     const experiments::Experiment* experiment = experiments::find_experiment(row[results::kExperiment]);
     if (!experiment || !experiment->tables_every_step) continue;
@@ -87,7 +84,7 @@ void compare_rows(const std::vector<results::Row>& cells, const results::Table& 
   }
   for (const CellOfHost& cell : there)
     if (!known.contains(cell))
-      findings.push_back(file + " has rows of '" + cell.first + "', which cells.csv has not");
+      findings.push_back(file + " has rows of '" + cell.first + "', which cells.csv lacks");
 }
 
 std::set<std::string> hosts_of(const Part& part) {
@@ -128,7 +125,7 @@ std::vector<std::string> unknown_tables(const fs::path& path) {
 Part read_part(const fs::path& path) {
   if (!fs::exists(path / "config.toml") || !fs::exists(path / "cells.csv"))
     throw std::invalid_argument(path.string() +
-                                " is no results folder of `kvlab run`: it needs config.toml and cells.csv");
+                                " is not a results folder of `kvlab run`: it lacks config.toml or cells.csv");
   Part part{.path = path,
             .config = results::read_whole(path / "config.toml"),
             .environment = results::environment_in(path),
@@ -136,14 +133,14 @@ Part read_part(const fs::path& path) {
             .table = results::table_in(path / "cells.csv", experiments::cell_table()),
             .sides = read_sides(path)};
   if (!part.environment.is_object())
-    throw std::invalid_argument((path / "env.json").string() + " is missing or no JSON object");
+    throw std::invalid_argument((path / "env.json").string() + " is missing or not a JSON object");
   if (io::text_at(part.environment, "/finished").empty())
     throw std::invalid_argument(path.string() + " is not finished" + kFinish);
   for (const std::string& difference : differences(part.cells, part.sides, true))
     throw std::invalid_argument(path.string() + ": " + difference);
   for (const std::string& name : unknown_tables(path))
     throw std::invalid_argument((path / name).string() +
-                                " is no table of this version, and merging would lose it");
+                                " is not a table of this version, so merging would lose it");
   std::string host = io::text_at(part.environment, "/host");
   if (host.empty()) host = io::text_at(part.environment, "/cpu/model");
   for (results::Row& row : part.cells) {
@@ -155,11 +152,11 @@ Part read_part(const fs::path& path) {
 void require_same_run(const Part& first, const Part& other) {
   const std::string both = other.path.string() + " and " + first.path.string();
   if (other.config != first.config)
-    throw std::invalid_argument(both + " are of two configs: their config.toml differ");
+    throw std::invalid_argument(both + " have different configs (config.toml)");
   constexpr std::array kBinary{"/kvlab/version", "/kvlab/git_commit", "/kvlab/git_dirty",
                                "/kvlab/binary",  "/compiler",         "/flags"};
   const std::string binary = results::environment_differences(first.environment, other.environment, kBinary);
-  if (!binary.empty()) throw std::invalid_argument(both + " are of two binaries: " + binary);
+  if (!binary.empty()) throw std::invalid_argument(both + " come from two binaries: " + binary);
   const std::set<std::string> hosts = hosts_of(first);
   if (!std::ranges::any_of(hosts_of(other), [&](const std::string& host) { return hosts.contains(host); }))
     return;
@@ -167,7 +164,7 @@ void require_same_run(const Part& first, const Part& other) {
   const std::string machine =
       results::environment_differences(first.environment, other.environment, kMachine);
   if (!machine.empty())
-    throw std::invalid_argument(both + " name one host but are of two machines: " + machine);
+    throw std::invalid_argument(both + " name the same host but come from two machines: " + machine);
 }
 
 void require_all_shards(const std::vector<Part>& parts) {
@@ -184,8 +181,8 @@ void require_all_shards(const std::vector<Part>& parts) {
       if (!found.contains(i)) missing += (missing.empty() ? "" : ", ") + experiments::Shard{i, of}.text();
     }
   }
-  throw std::invalid_argument("these folders are not all of the sweep: shards " + missing +
-                              " are missing; --partial merges what is there");
+  throw std::invalid_argument("the sweep is incomplete: shards " + missing +
+                              " are missing; --partial merges without them");
 }
 
 }  // namespace kv::cluster

@@ -12,7 +12,7 @@ namespace {
 std::string directive(const std::string& option) {
   if (std::ranges::any_of(option, [](unsigned char c) { return std::iscntrl(c) != 0; }))
     throw std::invalid_argument("'#SBATCH " + option +
-                                "' would have a line break or another control character; leave it out");
+                                "' has a line break or another control character; remove it");
   return "#SBATCH " + option + "\n";
 }
 

@@ -87,8 +87,8 @@ else()
   target_include_directories(libcsv SYSTEM PUBLIC ${libcsv_source_SOURCE_DIR})
 endif()
 
-# A model's f32 products. oneDNN takes half an hour to build, so it is not fetched: Eigen does its work where it is missing.
-option(KVLAB_ONEDNN "Products of f32 weights by oneDNN (Debian: libdnnl-dev), where it is installed" ON)
+# A model's products in bf16. oneDNN takes half an hour to build, so it is not fetched.
+option(KVLAB_ONEDNN "Products in bf16 by oneDNN (Debian: libdnnl-dev), where it is installed" ON)
 find_path(ONEDNN_INCLUDE dnnl.h)
 find_library(ONEDNN_LIBRARY dnnl)
 if(KVLAB_ONEDNN AND ONEDNN_INCLUDE AND ONEDNN_LIBRARY)
@@ -96,7 +96,7 @@ if(KVLAB_ONEDNN AND ONEDNN_INCLUDE AND ONEDNN_LIBRARY)
   target_include_directories(onednn SYSTEM INTERFACE ${ONEDNN_INCLUDE})
   target_link_libraries(onednn INTERFACE ${ONEDNN_LIBRARY})
 elseif(KVLAB_ONEDNN)
-  message(STATUS "oneDNN not found: models multiply f32 weights with Eigen, several times slower; install libdnnl-dev")
+  message(STATUS "oneDNN not found: products = \"bf16\" is refused; install libdnnl-dev")
 endif()
 
 # Several reads of a file in flight at once. Where it is missing, or the kernel refuses it, a thread reads one after the other.

@@ -6,7 +6,7 @@ least=12.4
 driver=${1:-}
 if [ -n "${CUDACXX:-}" ]; then
   set -- "$CUDACXX"
-  reason="CUDACXX is '$CUDACXX', which is no program; set it to the nvcc of a CUDA toolkit"
+  reason="CUDACXX is '$CUDACXX', which is not a program; set it to the nvcc of a CUDA toolkit"
 else
   set -- nvcc /usr/local/cuda/bin/nvcc
   reason="no CUDA compiler here; install the CUDA toolkit ($least or newer), or set CUDACXX to its nvcc"

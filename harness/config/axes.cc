@@ -1,44 +1,27 @@
 #include "harness/config/axes.h"
 
-#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
 #include "harness/config/braces.h"
-#include "harness/config/placeholder.h"
 #include "harness/io/suggestion.h"
 #include "kernels/attention.h"
 
 namespace kv::config {
 namespace {
 
-LayerSpecs read_variant(const Section& section, const std::string& text) {
+// The result of `read`; `mistake` begins the message where it throws.
+auto read_variant(const Section& section, const std::string& mistake, const auto& read) {
   try {
-    return parse_layer_specs(text);
+    return read();
   } catch (const std::invalid_argument& e) {
-    section.fail("variants", std::string("has a mistake: ") + e.what());
+    section.fail("variants", mistake + e.what());
   }
 }
 
 // Sets the arithmetic of every codec that can multiply in 8 bits.
 LayerSpecs with_arithmetic(LayerSpecs specs, const Axes& axes) {
   return axes.arithmetic == "int8" ? with_int8_arithmetic(std::move(specs)) : specs;
-}
-
-std::string at_budget(const Section& section, const std::string& written, int64_t budget) {
-  try {
-    return substitute_budget(written, budget);
-  } catch (const std::invalid_argument& e) {
-    section.fail("variants", "has a mistake in '" + written + "': " + e.what());
-  }
-}
-
-std::vector<std::string> without_lists(const Section& section, const std::string& written) {
-  try {
-    return expand_braces(written);
-  } catch (const std::invalid_argument& e) {
-    section.fail("variants", "has a mistake in '" + written + "': " + e.what());
-  }
 }
 
 // Expands each variant's lists, and each budget if the variant depends on it.
@@ -51,22 +34,26 @@ void expand_variants(const Section& section, Axes& axes) {
       if (std::exchange(axes.uncached, true)) section.fail("variants", "names 'none' twice");
       return;
     }
-    axes.variants.push_back(with_arithmetic(read_variant(section, text), axes));
+    axes.variants.push_back(with_arithmetic(
+        read_variant(section, "has a mistake: ", [&] { return parse_layer_specs(text); }), axes));
     axes.series.push_back(series);
     if (std::count(axes.variants.begin(), axes.variants.end(), axes.variants.back()) > 1)
       section.fail("variants", "names '" + axes.variants.back().print() + "' twice");
   };
   for (const std::string& written : axes.written) {
-    for (const std::string& series : without_lists(section, written)) {
+    const auto in = [](const std::string& text) { return "has a mistake in '" + text + "': "; };
+    for (const std::string& series :
+         read_variant(section, in(written), [&] { return expand_braces(written); })) {
       if (!has_placeholder(series)) {
         add(series, series);
         continue;
       }
       if (axes.budget.empty())
-        section.fail("variants", "has '" + series +
-                                     "', but there is no axis budget = [...]; a list in braces has a comma, "
-                                     "as {f16,q8_0}");
-      for (const int64_t budget : axes.budget) add(series, at_budget(section, series, budget));
+        section.fail("variants",
+                     "has '" + series +
+                         "', but no axis budget = [...]; a list in braces needs a comma, like {f16,q8_0}");
+      for (const int64_t budget : axes.budget)
+        add(series, read_variant(section, in(series), [&] { return substitute_budget(series, budget); }));
     }
   }
 }
@@ -87,9 +74,9 @@ void order_by_baseline(Section& section, Axes& axes) {
   }
   const auto at = std::find(names.begin(), names.end(), wanted) - names.begin();
   if (at == std::ssize(names)) {
-    section.fail(
-        key, own ? "'" + wanted + "' is none of the variants" + io::did_you_mean(wanted, names)
-                 : "lacks the baseline '" + wanted + "' of [sweep]; give this table a baseline of its own");
+    section.fail(key,
+                 own ? "'" + wanted + "' is not one of the variants" + io::did_you_mean(wanted, names)
+                     : "lacks the baseline '" + wanted + "' of [sweep]; give this table its own baseline");
   }
   std::rotate(axes.variants.begin(), axes.variants.begin() + at, axes.variants.begin() + at + 1);
   std::rotate(axes.series.begin(), axes.series.begin() + at, axes.series.begin() + at + 1);
@@ -164,7 +151,7 @@ void refuse_foreign_keys(const Section& own, const ExperimentInfo& experiment, c
   for (const std::string& name : own.unread()) {
     const std::string owners = owners_of(name, catalog);
     if (!owners.empty())
-      own.fail(name, "is no key of " + std::string(experiment.name) + ", but of " + owners);
+      own.fail(name, "is not a key of " + std::string(experiment.name) + " but of " + owners);
   }
 }
 
@@ -176,7 +163,7 @@ std::string table_of(std::string_view key, const Catalog& catalog) {
   if (among({"family", "dump", "model", "tokenizer", "text", "text_from", "weights", "weights_type",
              "products", "k_order"}))
     return "[workload]";
-  constexpr std::string_view kOwn = ", or a table of one experiment, as [[decode]]";
+  constexpr std::string_view kOwn = ", or the table of one experiment, such as [[decode]]";
   if (among({"variants", "baseline", "budget", "kv_heads", "head_dim", "threads", "workload"}))
     return "[sweep]" + std::string(kOwn);
   if (among({"repetitions", "steps", "retries", "aa_test", "null_ab", "allocator", "memory_share", "memory"}))

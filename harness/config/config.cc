@@ -12,7 +12,6 @@
 #include "harness/config/overrides.h"
 #include "harness/config/section.h"
 #include "harness/io/paths.h"
-#include "harness/io/suggestion.h"
 #include "harness/io/text.h"
 #include "kernels/attention.h"
 
@@ -47,8 +46,7 @@ Geometry read_model(Section model, bool whole, const Catalog& catalog, Geometry&
   const bool preset = model.has("preset"), file = model.has("config");
   const bool numbers = model.has("q_heads") || model.has("kv_heads") || model.has("head_dim");
   for (const char* key : {"kv_heads", "head_dim"}) {
-    if (model.is_array(key))
-      model.fail(key, "is one number; as an axis it belongs in " + table_of(key, catalog));
+    if (model.is_array(key)) model.fail(key, "takes one number; a list belongs in " + table_of(key, catalog));
   }
   if (preset + file + numbers != 1) {
     model.refuse(
@@ -71,9 +69,9 @@ Geometry read_model(Section model, bool whole, const Catalog& catalog, Geometry&
   if (!keys.name.empty()) g.name = keys.name;
   if (whole && g.path.empty())
     model.refuse(
-        "needs preset = \"llama-3.2-1b\" or config = \"config.json\" where workload.weights is \"random\"");
+        "needs preset = \"llama-3.2-1b\" or config = \"config.json\" if workload.weights is \"random\"");
   if (whole && model.has("layers"))
-    model.fail("layers", "is no choice where workload.weights is \"random\": a model has all of its layers");
+    model.fail("layers", "cannot be set if workload.weights is \"random\": the model has all of its layers");
   served = g;
   if (!whole) g.layers = static_cast<int>(std::max<int64_t>(keys.layers, 1));
   if (g.path.empty()) {
@@ -104,22 +102,23 @@ WorkloadConfig read_workload(Section section, const Catalog& catalog) {
   w.weights = section.choice("weights", w.weights, {"file", "random"});
   const bool random = w.weights == "random";
   if (!random && section.has("weights_type"))
-    section.fail("weights_type", "is for weights = \"random\"; files have their own");
+    section.fail("weights_type", "is for weights = \"random\"; a file has its own type");
   w.weights_type = section.choice("weights_type", w.weights_type, {"bf16", "f32"});
   w.products = section.choice("products", w.products, {"f32", "bf16"});
   w.k_order = section.choice("k_order", w.k_order, {"file", "halves"});
   section.refuse_the_rest(placing(catalog));
   if (random) {
     for (const char* key : {"model", "tokenizer", "text", "text_from", "dump", "k_order"})
-      if (section.has(key)) section.fail(key, "has no use where weights = \"random\"");
+      if (section.has(key)) section.fail(key, "has no effect if weights = \"random\"; remove it");
     w.family = "model";
     return w;
   }
   const bool any = !w.model.empty() || !w.tokenizer.empty() || !w.texts.empty();
-  if (any && w.model.empty()) section.refuse("needs a model where it has a text or a tokenizer");
+  if (any && w.model.empty()) section.refuse("needs a model, because it has a text or a tokenizer");
   if (any) w.family = "model";
   for (const char* key : {"text_from", "products", "k_order"})
-    if (!any && section.has(key)) section.fail(key, "has no use without a model");
+    if (!any && section.has(key))
+      section.fail(key, "has no effect without a model; remove it or give a model");
   if (!w.dump.empty()) w.family = "dump";
   return w;
 }
@@ -129,7 +128,7 @@ void read_measure(Section& section, MeasureConfig& m) {
   m.steps = static_cast<int>(section.integer("steps", m.steps, 1, 100000));
   m.retries = static_cast<int>(section.integer("retries", m.retries, 0, 100));
   if (section.has("aa_test") && section.has("null_ab"))
-    section.fail("null_ab", "is the older name of aa_test; give one of them");
+    section.fail("null_ab", "is the old name of aa_test; give only one of them");
   m.aa_test = section.boolean("aa_test", section.boolean("null_ab", m.aa_test));
   m.allocator = section.choice("allocator", m.allocator, {"warm", "fresh"});
   m.memory_share = section.number("memory_share", m.memory_share, 0.01, 1.0);
@@ -170,11 +169,10 @@ void require_latent_rows_taken(const Config& config, const ExperimentConfig& exp
   const Axes& axes = experiment.axes;
   require(axes.kv_heads.empty() == axes.head_dim.empty(), config.path,
           "'" + config.geometry.name +
-              "' has latent rows (MLA); kv_heads and head_dim together give it heads in " +
-              "their place, and neither alone can");
+              "' has latent rows (MLA); to give it heads instead, set both kv_heads and " + "head_dim");
   require(info.takes_latent_rows || !axes.kv_heads.empty(), config.path,
-          "'" + experiment.kind + "' does not take the latent rows (MLA) of '" + config.geometry.name +
-              "'; decode and growth do, or give it heads by kv_heads and head_dim");
+          "'" + experiment.kind + "' does not support the latent rows (MLA) of '" + config.geometry.name +
+              "'; decode and growth do; or set kv_heads and head_dim");
 }
 
 void require_axes(const ExperimentConfig& experiment, const ExperimentInfo& info, const std::string& path) {
@@ -182,7 +180,8 @@ void require_axes(const ExperimentConfig& experiment, const ExperimentInfo& info
     const std::string table =
         axis->key().table == SharedTable::kSweep && axis == &kSeqLen ? "sweep" : info.own_table();
     require(axis->has_values(experiment.settings), path,
-            table + "." + std::string(axis->key().name) + " is missing, as in " + std::string(axis->example));
+            table + "." + std::string(axis->key().name) + " is missing, for example " +
+                std::string(axis->example));
   }
 }
 
@@ -276,10 +275,8 @@ std::map<std::string, std::vector<ExperimentConfig>> read_sweeps(Section& top, c
 
 std::vector<ExperimentConfig> read_experiments(Section& top, const Config& config, const Catalog& catalog,
                                                const std::vector<std::string>& kinds) {
-  std::string names;
-  for (const std::string& name : names_of(catalog)) names += (names.empty() ? "" : ", ") + name;
   require(!kinds.empty(), config.path,
-          "experiment is missing; it is one of " + names + ", or an array of them");
+          "experiment is missing; give one of " + io::joined(names_of(catalog)) + ", or an array of them");
   refuse_repeats(top, "experiment", kinds);
   const auto known = read_sweeps(top, config, catalog);
   std::vector<ExperimentConfig> experiments;
@@ -288,13 +285,11 @@ std::vector<ExperimentConfig> read_experiments(Section& top, const Config& confi
     for (const ExperimentConfig& experiment : known.at(kind)) {
       require(!experiment.axes.variants.empty(), config.path,
               experiment.axes.uncached
-                  ? "sweep.variants has no cache to compare 'none' with; as [\"contiguous\", \"none\"]"
-                  : "sweep.variants is missing; `kvlab list` shows what there is");
-      require(
-          !experiment.axes.uncached || info.runs_uncached, config.path,
-          "sweep.variants names 'none', no cache at all, which steps of other experiments cannot do without: "
-          "give it to the variants of " +
-              uncached_names(catalog) + ", not of " + kind);
+                  ? "sweep.variants has no cache to compare with 'none'; write [\"contiguous\", \"none\"]"
+                  : "sweep.variants is missing; `kvlab list` shows all variants");
+      require(!experiment.axes.uncached || info.runs_uncached, config.path,
+              "sweep.variants names 'none' (no cache), but '" + kind +
+                  "' needs a cache: give 'none' to the variants of " + uncached_names(catalog));
       require_axes(experiment, info, config.path);
       if (info.needs_model) require_model(top, experiment);
       require_real_weights(top, config.workload, info);

@@ -24,7 +24,7 @@ std::string model_name(const std::string& path) {
 
 void read_layers(const ModelFile& file, Geometry& g) {
   g.kinds.resize(static_cast<size_t>(file.settings.count("num_hidden_layers", kMostLayers)));
-  if (file.type) file.type->layers(file.settings, g.kinds);
+  if (file.type) apply_layer_rule(file.type->layers, file.settings, g.kinds);
   g.model_layers = static_cast<int>(g.kinds.size());
   g.layers = 0;
   for (const ModelLayer& layer : g.kinds) {
@@ -35,8 +35,7 @@ void read_layers(const ModelFile& file, Geometry& g) {
   }
   if (g.layers == 0)
     file.settings.refuse(
-        "no layer keeps K and V: what they keep does not grow with the tokens, and there is no KV cache to "
-        "count");
+        "no layer keeps K and V: their states do not grow with the tokens, so there is no KV cache to count");
 }
 
 // The state of gated DeltaNet layers, if the file has all of its numbers.
@@ -58,7 +57,7 @@ int head_dim(const ModelSettings& file, int q_heads) {
   const int hidden = file.count("hidden_size");
   if (hidden % q_heads != 0) {
     file.refuse("hidden_size (" + std::to_string(hidden) + ") must be a multiple of num_attention_heads (" +
-                std::to_string(q_heads) + ") where there is no head_dim");
+                std::to_string(q_heads) + ") if head_dim is missing");
   }
   return hidden / q_heads;
 }
@@ -103,9 +102,9 @@ std::vector<std::string> notes_of(const ModelFile& file) {
   if (file.type && !file.type->note.empty()) notes.push_back(file.type->note);
   if (const std::string key = draft_key(file.settings); !key.empty())
     notes.push_back("layers for drafts (" + key + ": " + io::shown(file.settings.object()[key]) +
-                    ") have caches of their own, which are not counted");
+                    ") have their own caches, which are not counted");
   if (!file.type)
-    notes.push_back("the model_type is unknown: that every layer keeps K and V of every token is trusted");
+    notes.push_back("the model_type is unknown: kvlab assumes that every layer keeps K and V of every token");
   for (const std::string& key : file.unknown)
     notes.push_back("'" + key + "' is not read, as --trust-config says");
   return notes;
@@ -132,7 +131,7 @@ std::string others_text(const Geometry& g) {
         std::to_string(s.key_dim) + " x " + std::to_string(s.value_dim) +
         " values in f32, counted without the window of their short convolution");
   if (g.layers + sharing + (s.value_heads > 0 ? linear : 0) < g.model_layers)
-    add("what the others keep does not grow and is not counted");
+    add("the states of the other layers do not grow and are not counted");
   return text;
 }
 
@@ -163,7 +162,7 @@ std::string summary(const Geometry& g) {
   }
   if (g.latent_dim > 0) {
     text += ", each with one latent row of " + count(g.latent_dim) +
-            " values a token (MLA) in place of K and V, stored as the codec stores K";
+            " values per token (MLA) instead of K and V, stored as the codec stores K";
   } else {
     text += ", " + count(g.kv_heads) + (g.kv_heads == 1 ? " KV head of " : " KV heads of ") +
             count(g.head_dim) + " for " + count(g.q_heads) + " query heads";

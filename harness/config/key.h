@@ -3,6 +3,7 @@
 #pragma once
 
 #include <any>
+#include <array>
 #include <functional>
 #include <map>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "harness/config/section.h"
+#include "harness/results/cell_columns.h"
 #include "harness/results/row.h"
 
 namespace kv::config {
@@ -133,5 +135,8 @@ class Axis : public AnyAxis {
  private:
   const Column& typed_;
 };
+
+extern const Axis<int64_t> kBatch, kSeqLen;
+inline constexpr std::array<const AnyAxis*, 2> kLengthAxes{&kBatch, &kSeqLen};
 
 }  // namespace kv::config

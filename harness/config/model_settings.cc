@@ -3,7 +3,6 @@
 #include <stdexcept>
 
 #include "harness/io/json.h"
-#include "harness/io/unread_keys.h"
 
 namespace kv::config {
 
@@ -69,7 +68,7 @@ void ModelSettings::refuse_unread(const json& object, const std::string& prefix)
         refuse_unread(value, inside);
     } else if (!says_no(value) && !io::changes_nothing("config.json", name, text("model_type", ""))) {
       refuse("'" + name + "' is " + io::shown(value) +
-             ", which kvlab does not read for this model_type; take it out if it changes no logits");
+             ", which kvlab does not read for this model_type; remove it if it does not change the logits");
     }
   }
 }

@@ -38,7 +38,7 @@ class ModelSettings {
   std::string text(const std::string& key, const std::string& fallback) const;
   const nlohmann::json& list(const std::string& key) const;
   ModelSettings inner(const std::string& key) const;  // an object; empty where it is missing
-  // Throws for a key that is not off, that nobody asked for and that changes logits for all that is known (io/unread_keys.h).
+  // Throws for a key that is not off, that nobody asked for and that changes logits for all that is known (io/json.h).
   void refuse_unread() const;
   const nlohmann::json& object() const { return object_; }
   const std::string& path() const { return path_; }

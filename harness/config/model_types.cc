@@ -58,30 +58,22 @@ class TypeTable {
     for (const std::string& key : words_of(table.at("common"))) common_.insert(key);
     common_.insert(drafts_.begin(), drafts_.end());
     for (const json& row : table.at("types")) {
-      const ModelType type = read(row, table.at("lists"));
+      const ModelType type = read(row, table);
       for (const std::string& name : words_of(row.at("names"))) types_.emplace(name, type);
     }
     for (const auto& [names, reason] : table.at("uncounted").items())
       for (const std::string& name : words_of(names)) uncounted_.emplace(name, reason);
   }
 
-  template <class Rule>
-  static Rule rule(const std::map<std::string, Rule>& rules, const std::string& name) {
-    const auto found = rules.find(name);
-    if (found == rules.end())
-      throw std::invalid_argument("configs/model_types.json: there is no rule '" + name +
-                                  "' in layer_rules.cc");
-    return found->second;
-  }
-
-  static ModelType read(const json& row, const json& lists) {
-    ModelType type{.layers = rule(layer_rules(), row.at("layers")),
+  static ModelType read(const json& row, const json& table) {
+    const json& lists = table.at("lists");
+    ModelType type{.layers = table.at("rules").at(row.at("layers").get<std::string>()),
                    .keys = {},
                    .renamed = {},
                    .defaults = row.value("defaults", json::object()),
                    .latent = row.value("latent", false),
                    .note = row.value("note", "")};
-    if (row.contains("sizes")) type.sizes = rule(size_rules(), row["sizes"]);
+    if (row.contains("sizes")) type.sizes = size_rules().at(row["sizes"]);
     for (const std::string& word : words_of(row.value("keys", ""))) {
       for (const std::string& key : words_of(word[0] == '@' ? lists.at(word.substr(1)) : json(word))) {
         const size_t is = key.find('=');

@@ -12,7 +12,7 @@
 namespace kv::config {
 
 struct ModelType {
-  LayerRule layers = nullptr;
+  nlohmann::json layers;                                     // the rule of apply_layer_rule()
   SizeRule sizes = nullptr;                                  // or none
   std::set<std::string> keys;                                // that its files may have, in their names
   std::vector<std::pair<std::string, std::string>> renamed;  // a name in files, and the common one

@@ -3,13 +3,12 @@
 #include <toml++/toml.h>
 #include <charconv>
 #include <filesystem>
-#include <optional>
 #include <regex>
 #include <sstream>
 #include <stdexcept>
 #include <vector>
 
-#include "harness/config/toml_depth.h"
+#include "harness/config/section.h"
 #include "harness/io/model_files.h"
 #include "harness/io/paths.h"
 
@@ -31,8 +30,8 @@ void override_value(toml::table& root, const std::string& key, toml::node&& valu
       std::from_chars(next.data(), next.data() + next.size(), number);
       if (number >= several->size() || std::to_string(number) != next || !std::getline(parts, next, '.'))
         throw std::invalid_argument("--set " + key + ": '" + part +
-                                    "' is several tables; name one and a key, " + part + ".0.KEY to " + part +
-                                    "." + last + ".KEY");
+                                    "' has several tables; name one of them and a key, " + part +
+                                    ".0.KEY to " + part + "." + last + ".KEY");
       node = several->get(number);
     }
     at = node->as_table();

@@ -5,9 +5,9 @@
 #include <optional>
 #include <stdexcept>
 
+#include "harness/io/bytes.h"
 #include "harness/io/paths.h"
 #include "harness/io/request_trace.h"
-#include "harness/io/token_count.h"
 #include "harness/math/random.h"
 
 namespace kv::config {
@@ -34,8 +34,8 @@ std::vector<int64_t> numbers(const std::string& text, const std::string& list) {
     while (item.ends_with(' ')) item.remove_suffix(1);
     const std::optional<int64_t> value = io::parse_token_count(item);
     if (!value || *value < 1 || *value > kMaxLength) {
-      refuse(text, "must hold lengths from 1 to " + std::to_string(kMaxLength) +
-                       ", separated by commas; known: a list as in 16,32,500 or 1K,128K, uniform(16,512), "
+      refuse(text, "must have lengths from 1 to " + std::to_string(kMaxLength) +
+                       ", separated by commas: a list such as 16,32,500 or 1K,128K, uniform(16,512), "
                        "zipf(16,4096), trace(FILE)");
     }
     values.push_back(*value);
@@ -66,10 +66,9 @@ std::vector<int64_t> read_trace(const std::string& name) {
   for (io::Request request; trace.next(request);) {
     lengths.push_back(request.prompt_tokens + request.output_tokens);
     if (lengths.back() > kMaxLength)
-      throw std::invalid_argument(path + ": holds a request of " + std::to_string(lengths.back()) +
-                                  " tokens");
+      throw std::invalid_argument(path + ": has a request of " + std::to_string(lengths.back()) + " tokens");
   }
-  if (lengths.empty()) throw std::invalid_argument(path + ": holds no request");
+  if (lengths.empty()) throw std::invalid_argument(path + ": has no requests");
   return lengths;
 }
 

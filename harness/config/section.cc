@@ -3,16 +3,14 @@
 #include <toml++/toml.h>
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "harness/config/toml_depth.h"
 #include "harness/io/bytes.h"
 #include "harness/io/mapped_file.h"
 #include "harness/io/suggestion.h"
-#include "harness/io/token_count.h"
+#include "harness/io/text.h"
 
 namespace kv::config {
 
@@ -51,6 +49,23 @@ json schema_of_bytes() {
 
 json one_or_several(const json& value) {
   return {{"anyOf", {value, {{"type", "array"}, {"items", value}, {"minItems", 1}}}}};
+}
+
+constexpr int kMostParts = 16, kMostNested = 64;
+
+// The end of the string that begins at `at`, or of the text if the string does not end.
+size_t string_end(std::string_view text, size_t at) {
+  const char quote = text[at];
+  const std::string three(3, quote);
+  const bool multiline = text.substr(at, 3) == three;
+  for (at += multiline ? 3 : 1; at < text.size(); ++at) {
+    if (quote == '"' && text[at] == '\\') {
+      ++at;
+    } else if (multiline ? text.substr(at, 3) == three : text[at] == quote || text[at] == '\n') {
+      return at + (multiline ? 3 : text[at] == quote);
+    }
+  }
+  return text.size();
 }
 
 }  // namespace
@@ -133,7 +148,7 @@ int64_t Section::bytes(const std::string& key, int64_t fallback, int64_t min, in
   const toml::node* node = take(key);
   note(key, schema_of_bytes());
   if (!node) return fallback;
-  if (!node->is_string()) fail(key, "must be a number of bytes with its unit, as \"4GiB\"");
+  if (!node->is_string()) fail(key, "must be a number of bytes with a unit, such as \"4GiB\"");
   try {
     return in_range(key, io::parse_bytes(node->value<std::string>().value(), child(key)), min, max);
   } catch (const std::invalid_argument& e) {
@@ -184,7 +199,7 @@ std::vector<std::string> Section::texts(const std::string& key, const std::vecto
   note(key, one_or_several(schema_of_text(known)));
   std::vector<std::string> values;
   for (const toml::node* node : items(key)) {
-    if (!node->is_string()) fail(key, "must be text in quotes, or an array of it");
+    if (!node->is_string()) fail(key, "must be text in quotes, or an array of such texts");
     const std::string& value = values.emplace_back(node->value<std::string>().value());
     if (!known.empty() && std::find(known.begin(), known.end(), value) == known.end())
       fail(key, "has '" + value + "'" + io::known_names(value, known));
@@ -200,12 +215,12 @@ std::string Section::verbatim(const std::string& key, const std::string& fallbac
 std::vector<std::vector<std::string>> Section::verbatim_rows(const std::string& key, size_t columns) {
   std::vector<std::vector<std::string>> rows;
   for (const toml::node* node : items(key)) {
-    if (!node->is_array()) fail(key, "must be an array of rows, as in [[128, \"0.67\"], [1024, \"5.37\"]]");
+    if (!node->is_array()) fail(key, "must be an array of rows, such as [[128, \"0.67\"], [1024, \"5.37\"]]");
     std::vector<std::string>& row = rows.emplace_back();
     for (const toml::node& value : *node->as_array()) row.push_back(written(key, value));
     if (row.size() != columns) {
       fail(key, "has a row of " + std::to_string(row.size()) + " values" +
-                    (row.empty() ? "" : ", which begins with '" + row.front() + "',") + " where there are " +
+                    (row.empty() ? "" : ", which begins with '" + row.front() + "'") + "; the table has " +
                     std::to_string(columns) + " columns");
     }
   }
@@ -270,8 +285,8 @@ std::vector<std::string> Section::unread() const {
 void Section::refuse_the_rest(const std::function<std::string(std::string_view key)>& table_of) const {
   for (const std::string& name : unread()) {
     const std::string table = table_of ? table_of(name) : "";
-    if (!table.empty()) fail(name, "is not a key that is known here; it belongs in " + table);
-    fail(name, "is not a key that is known here" + io::known_names(name, asked_));
+    if (!table.empty()) fail(name, "is not a key of this table; it belongs in " + table);
+    fail(name, "is not a key of this table" + io::known_names(name, asked_));
   }
 }
 
@@ -287,17 +302,13 @@ std::vector<const toml::node*> Section::items(const std::string& key) {
   if (!node->is_array()) return {node};
   std::vector<const toml::node*> nodes;
   for (const toml::node& item : *node->as_array()) nodes.push_back(&item);
-  if (nodes.empty()) fail(key, "is an empty axis; give it at least one value");
+  if (nodes.empty()) fail(key, "is an empty list; give it at least one value");
   return nodes;
 }
 
 double Section::checked(const std::string& key, const toml::node& node, double min, double max) const {
   const double value = node.value<double>().value_or(NAN);
-  if (!(value >= min && value <= max)) {
-    char range[64];
-    std::snprintf(range, sizeof range, "from %g to %g", min, max);
-    fail(key, std::string("must be a number ") + range);
-  }
+  if (!(value >= min && value <= max)) fail(key, io::formatted("must be a number from %g to %g", min, max));
   return value;
 }
 
@@ -309,12 +320,12 @@ int64_t Section::checked(const std::string& key, const toml::node& node, int64_t
 int64_t Section::checked_tokens(const std::string& key, const toml::node& node, int64_t min,
                                 int64_t max) const {
   if (!node.is_string()) {
-    if (!node.is_integer()) fail(key, "must be a whole number of tokens, as 131072 or \"128K\"");
+    if (!node.is_integer()) fail(key, "must be a whole number of tokens, such as 131072 or \"128K\"");
     return checked(key, node, min, max);
   }
   const std::string text = node.value<std::string>().value();
   const std::optional<int64_t> value = io::parse_token_count(text);
-  if (!value) fail(key, "must be a whole number of tokens, as 131072 or \"128K\", not '" + text + "'");
+  if (!value) fail(key, "must be a whole number of tokens, such as 131072 or \"128K\", not '" + text + "'");
   return in_range(key, *value, min, max);
 }
 
@@ -327,8 +338,34 @@ int64_t Section::in_range(const std::string& key, int64_t value, int64_t min, in
 std::string Section::written(const std::string& key, const toml::node& node) const {
   if (node.is_integer()) return std::to_string(node.value<int64_t>().value());
   if (!node.is_string())
-    fail(key, "must be text in quotes or a whole number, so that it stays as it was printed");
+    fail(key, "must be text in quotes or a whole number, so that its digits stay as printed");
   return node.value<std::string>().value();
+}
+
+void refuse_deep_toml(std::string_view text, const std::string& path) {
+  int parts = 1, nested = 0;
+  const auto refuse_beyond = [&](int count, int most, size_t at, const char* what) {
+    if (count <= most) return;
+    const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+    throw std::invalid_argument(path + ":" + std::to_string(line) + ": " + what + " more than " +
+                                std::to_string(most) + " deep");
+  };
+  for (size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    if (c == '"' || c == '\'') {
+      at = string_end(text, at);
+      continue;
+    }
+    if (c == '#') {
+      at = std::min(text.find('\n', at), text.size());
+      continue;
+    }
+    if (c == '.') refuse_beyond(++parts, kMostParts, at, "a dotted key is");
+    if (c == '[' || c == '{') refuse_beyond(++nested, kMostNested, at, "brackets are nested");
+    if ((c == ']' || c == '}') && nested > 0) --nested;
+    if (std::string_view(",=[]{}\n").find(c) != std::string_view::npos) parts = 1;
+    ++at;
+  }
 }
 
 }  // namespace kv::config

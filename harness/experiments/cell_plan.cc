@@ -31,6 +31,10 @@ void require_layers(const measure::SweepPoint& point, const LayerSpecs& spec, co
 std::string unsupported_reason(const measure::SweepPoint& point, const LayerSpecs& spec) {
   const ModelShape shape = measure::cache_shape(point, point.batch);
   require_layers(point, spec, shape);
+  const auto calls = [](const Spec& of) { return !functions_of(of).empty(); };
+  if (spec.any(calls) && !experiment_of(point).calls_functions)
+    return "functions in Python run in quality, recall, task and stream alone: their calls' time is not a "
+           "cache's";
   const std::string reason = workload::unsupported_reason(spec, point.workload, shape, point.context->gpu());
   if (!reason.empty()) return reason;
   if (const model::Model* const model = point.source->model()) {
@@ -49,14 +53,19 @@ std::string unsupported_reason(const measure::SweepPoint& point, const LayerSpec
 
 }  // namespace
 
+void refuse(measure::PlannedCell& cell, const std::string& reason) {
+  if (reason.empty() || !cell.is_measured()) return;
+  cell.status = results::Status::kUnsupported;
+  cell.reason = reason;
+}
+
 measure::PlannedCell& add_cell(measure::SweepPoint& point, const LayerSpecs& spec,
                                const std::string& suffix) {
   measure::PlannedCell cell{.key = point.key(spec, suffix),
                             .spec = spec,
                             .variant = spec.print(),
                             .series = series_of(point.experiment->axes, spec)};
-  cell.reason = unsupported_reason(point, spec);
-  if (!cell.reason.empty()) cell.status = results::Status::kUnsupported;
+  refuse(cell, unsupported_reason(point, spec));
   return point.cells.emplace_back(std::move(cell));
 }
 
@@ -77,10 +86,7 @@ void add_uncached(measure::SweepPoint& point) {
   const std::string name(config::kUncachedInTables);
   measure::PlannedCell cell{.key = point.key_of(name), .spec = {}, .variant = name, .series = name};
   cell.uncached = true;
-  if (point.context->gpu()) {
-    cell.status = results::Status::kUnsupported;
-    cell.reason = "steps without a cache run on the CPU only";
-  }
+  if (point.context->gpu()) refuse(cell, "steps without a cache run on the CPU only");
   point.cells.push_back(std::move(cell));
 }
 

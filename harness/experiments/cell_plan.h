@@ -14,6 +14,8 @@ inline const config::Settings& settings_of(const measure::SweepPoint& point) {
   return point.experiment->settings;
 }
 
+// Marks a cell that nothing has decided yet as unsupported, if there is a reason.
+void refuse(measure::PlannedCell& cell, const std::string& reason);
 // Adds a cell, marked as unsupported if no cache of this spec can run here or at this length. The reference is valid
 // until the next cell is added.
 measure::PlannedCell& add_cell(measure::SweepPoint& point, const LayerSpecs& spec,

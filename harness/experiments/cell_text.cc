@@ -1,16 +1,14 @@
 #include "harness/experiments/cell_text.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <unordered_map>
 
 #include "harness/experiments/written_columns.h"
 #include "harness/io/bytes.h"
 #include "harness/math/medians.h"
-#include "harness/measure/peer_columns.h"
 #include "harness/measure/prediction_columns.h"
-#include "harness/measure/roofline_columns.h"
-#include "harness/measure/time_columns.h"
 #include "harness/results/cell_columns.h"
 #include "harness/verify/metrics/list.h"
 
@@ -51,6 +49,14 @@ std::string perplexity_text(const Row& row) {
 
 std::string loss_change(const Row& row) { return with_interval(row, measure::kLossChange, "%+.2g"); }
 
+// The columns of cells.csv for which this holds.
+results::ColumnList columns_that(bool (*holds)(const results::AnyColumn&)) {
+  results::ColumnList found;
+  std::ranges::copy_if(cell_table().columns, std::back_inserter(found),
+                       [&](const results::AnyColumn* column) { return holds(*column); });
+  return found;
+}
+
 std::string output_error_in_short(const Row& row) { return number(output_error(row), "%.1e"); }
 
 }  // namespace
@@ -59,6 +65,11 @@ std::string format(const char* pattern, double value) {
   char text[64];
   std::snprintf(text, sizeof text, pattern, value);
   return text;
+}
+
+std::string rounded_tokens(double tokens, int digits) {
+  const double unit = std::pow(10.0, std::max(0.0, std::floor(std::log10(tokens)) + 1 - digits));
+  return format("%.0f", std::round(tokens / unit) * unit);
 }
 
 std::string number(const results::Number& value, const char* pattern) {
@@ -93,19 +104,33 @@ std::string with_interval(const Row& row, const results::Estimate& of, const cha
   return with_interval(scaled(of), scaled(of.low), scaled(of.high), pattern);
 }
 
-std::string row_name(const Row& row) {
-  static const results::ColumnList arms = [] {
-    results::ColumnList found = cell_table().columns;
-    std::erase_if(found, [](const results::AnyColumn* column) { return !column->is_arm; });
-    return found;
-  }();
+std::string axes_key_of_any_length(const Row& row) {
+  static const results::ColumnList axes = columns_that([](const results::AnyColumn& column) {
+    return !column.title.empty() && !column.is_arm && column.name != results::kSeqLen.name;
+  });
+  std::string key = row[results::kHost];
+  for (const results::AnyColumn* axis : axes) key += '\n' + row.text(*axis);
+  return key;
+}
+
+std::string axes_key(const Row& row) {
+  return axes_key_of_any_length(row) + '\n' + results::text_of(row[results::kSeqLen]);
+}
+
+std::string called(const Row& row) {
+  static const results::ColumnList arms =
+      columns_that([](const results::AnyColumn& column) { return column.is_arm; });
   std::string arm;
   for (const results::AnyColumn* column : arms) {
     const std::string value = row.text(*column);
     if (!value.empty()) arm += (arm.empty() ? ", " : " ") + results::titled(*column, value);
   }
   std::ranges::replace(arm, '_', ' ');
-  return results::label_of(row) + arm + (row[results::kKeepsAll] == 1 ? "  [keeps all]" : "") +
+  return results::label_of(row) + arm;
+}
+
+std::string row_name(const Row& row) {
+  return called(row) + (row[results::kKeepsAll] == 1 ? "  [keeps all]" : "") +
          (row[results::kOracle].empty() ? "" : "  [oracle]") +
          (row[results::kVerdict] == results::kUntestedVerdict ? "  [untested]" : "") +
          (results::is_aa_test(row) ? "  [A/A test]" : "");
@@ -172,18 +197,30 @@ Measured within(const Row& row, const results::Estimate& of) {
   return exactly(row[of]);
 }
 
-const ErrorMeasure kOutputError{
-    [](const Row& row) { return exactly(output_error(row)); }, output_error_in_short,
-    [](const Row& row) { return "error " + output_error_in_short(row); }, 0.2, "error ≤ 0.2"};
+const ErrorMeasure kOutputError{[](const Row& row) { return exactly(output_error(row)); },
+                                output_error_in_short,
+                                [](const Row& row) { return "error " + output_error_in_short(row); },
+                                0.2,
+                                "error ≤ 0.2",
+                                "an error of at most 0.2",
+                                "err_rel_l2"};
 
 const ErrorMeasure kDivergenceError{
     [](const Row& row) { return within(row, measure::kKlMean); },
     [](const Row& row) { return "KL " + number(row[measure::kKlMean], "%.2g"); },
-    [](const Row& row) { return "KL " + with_interval(row, measure::kKlMean, "%.2g"); }, 0.1, "KL ≤ 0.1"};
+    [](const Row& row) { return "KL " + with_interval(row, measure::kKlMean, "%.2g"); },
+    0.1,
+    "KL ≤ 0.1",
+    "a KL divergence of at most 0.1 nats",
+    "kl_mean"};
 
 const ErrorMeasure kLossError{
     [](const Row& row) { return within(row, measure::kLossChange); },
     [](const Row& row) { return number(row[measure::kLossChange], "%+.2g") + " nats"; },
-    [](const Row& row) { return loss_change(row) + " nats"; }, 0.1, "loss ≤ +0.1"};
+    [](const Row& row) { return loss_change(row) + " nats"; },
+    0.1,
+    "loss ≤ +0.1",
+    "a loss of at most 0.1 nats more",
+    "loss_change"};
 
 }  // namespace kv::experiments

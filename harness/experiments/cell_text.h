@@ -16,6 +16,8 @@
 namespace kv::experiments {
 
 std::string format(const char* pattern, double value);
+// A number of tokens, rounded to so many digits.
+std::string rounded_tokens(double tokens, int digits);
 // "-" for an absent value.
 std::string number(const results::Number& value, const char* pattern);
 std::string number(const results::Integer& value, const char* pattern);
@@ -27,8 +29,14 @@ std::string with_interval(const results::Number& value, const results::Number& l
                           const results::Number& high, const char* pattern);
 std::string with_interval(const results::Row& row, const results::Estimate& of, const char* pattern,
                           double factor = 1);
-// "paged q8_0, batching 128": the cell's label with its arm; or marked as the A/A test.
+// "paged q8_0, batching 128": the cell's label with its arm.
+std::string called(const results::Row& row);
+// The same, marked as the A/A test, an oracle, …
 std::string row_name(const results::Row& row);
+// The machine, and the values of all axes that are no part of a row's name: equal for the cells of a sweep point.
+std::string axes_key(const results::Row& row);
+// The same without the length.
+std::string axes_key_of_any_length(const results::Row& row);
 using Cells = std::vector<const results::Row*>;
 // Groups cells by name and keeps their order.
 std::vector<std::pair<std::string, Cells>> grouped(std::span<const results::Row* const> cells,
@@ -76,7 +84,8 @@ struct ErrorMeasure {
   std::string (*text)(const results::Row& row);
   // The fastest and the smallest are named among cells with at most this error.
   double limit;
-  std::string_view limit_text;
+  std::string_view limit_text, said;  // in a table, and in a sentence as "with an error of at most 0.2"
+  std::string_view column = {};       // of cells.csv, where it has the measure
 };
 extern const ErrorMeasure kOutputError, kDivergenceError, kLossError;
 

@@ -10,6 +10,7 @@
 #include "harness/experiments/experiment.h"
 #include "harness/experiments/plan.h"
 #include "harness/experiments/written_columns.h"
+#include "harness/functions/functions.h"
 #include "harness/io/bytes.h"
 #include "harness/io/hash.h"
 #include "harness/io/model_files.h"
@@ -162,7 +163,7 @@ bool run_point(const measure::SweepPoint& point, const measure::RunControl& cont
     }
     noisy = measure::mark_noise(rows, meter);
     if (noisy && retries < point.experiment->measure.retries)
-      options.note(describe_point(point) + ": measured again because " + first_noise(rows));
+      options.note(describe_point(point) + ": measuring again: " + first_noise(rows));
   }
   for (const results::Row& row : rows) {
     const std::string_view column = row.value_outside(results.cell_table().columns);
@@ -201,17 +202,25 @@ bool run_points(const std::vector<measure::SweepPoint>& points, const RunOptions
   return true;
 }
 
-// Sizes are known without learned codebooks, answers are not.
-void require_codebooks(const Sweep& sweep) {
+// Sizes are known without learned codebooks and users' functions, answers are not. Returns the functions by their texts.
+std::map<std::string, std::shared_ptr<UserFunction>> open_files(const Sweep& sweep) {
+  std::map<std::string, std::shared_ptr<UserFunction>> functions;
+  open_function = functions::open;
   for (const measure::SweepPoint& point : sweep.points) {
     for (const measure::PlannedCell& cell : point.cells) {
       if (cell.uncached) continue;
-      cell.spec.any([](const Spec& spec) {
+      cell.spec.any([&](const Spec& spec) {
         codec_of(spec).make(spec.codec).require_codebooks();
+        if (!cell.is_measured()) return false;
+        for (const std::string& function : functions_of(spec)) {
+          std::shared_ptr<UserFunction>& opened = functions[function];
+          if (!opened) opened = functions::open(function);
+        }
         return false;
       });
     }
   }
+  return functions;
 }
 
 void note_disk(const Sweep& sweep, const RunOptions& options) {
@@ -229,12 +238,14 @@ RunOutcome run_config(const config::Config& config, const RunOptions& options) {
   measure::require_fine_clock();
   // Every possible mistake of the user is checked before anything is written.
   Sweep sweep = plan_sweep(config, context);
-  require_codebooks(sweep);
+  const auto functions = open_files(sweep);  // their processes end with the run
   keep_shard(options.shard, sweep.points);
   note_disk(sweep, options);
   if (const std::string why = cpu::why_isas_are_missing(); !why.empty() && options.note) options.note(why);
   nlohmann::json environment = describe(config, context);
   environment["shard"] = options.shard.text();
+  for (const auto& [function, opened] : functions)
+    environment["policies"][function] = io::hash_text(io::hash_of_file(functions::file_of(function)));
   if (options.resume) results::require_same_environment(options.out, environment);
   results::ResultsFolder results(options.out, config.as_run, layout_of(config), options.resume);
   try {

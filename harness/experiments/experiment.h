@@ -23,7 +23,7 @@ struct Experiment {
   config::ExperimentInfo info;
   // Derives the rest of a point, such as its length, from its axes' values; returns false if another combination
   // gives the same point.
-  bool (*place)(measure::SweepPoint& point) = nullptr;
+  bool (*derive_point)(measure::SweepPoint& point) = nullptr;
   // Its sequences may exceed the model's trained context.
   bool beyond_trained_context = false;
   // Rough cost of a cell beside reading its tokens, in tokens, for the estimate of remaining time.
@@ -45,13 +45,15 @@ struct Experiment {
   // which may be empty.
   std::span<const TableColumn> table = kStepTable;
   const ErrorMeasure* error = &kOutputError;
-  // The time relative to the baseline's; a row without it has that of a step.
-  const results::Estimate* pace = &measure::kRatioP50;
   std::string (*sentence)(std::span<const results::Row* const> cells) = nullptr;
   // All steps of a cell are at one length, so that a clock can follow their median.
   bool has_steady_steps = false;
   // Its losses cover whole windows of a text, so that they stand for a cache's quality.
   bool reads_whole_windows = false;
+  // A cell's name ends with "prefill stored" if each cache read its prompt.
+  bool names_prefill = false;
+  // It calls users' functions (harness/functions), whose time is not its caches'.
+  bool calls_functions = false;
   // Lists the point's cells with the decisions on each (cell_plan.h).
   void (*plan)(measure::SweepPoint& point);
   // Measures a sweep point and returns its rows in order; samples go to `results` at once. Empty if stopped.

@@ -26,7 +26,7 @@ void plan_axes(const measure::SweepPoint& start, std::vector<measure::SweepPoint
     point.axes = std::move(at);
     point.batch = static_cast<int>(point.axes[results::kBatch].value_or(1));
     point.seq_len = point.axes[results::kSeqLen].value_or(0);
-    if (!experiment.place || experiment.place(point)) points.push_back(std::move(point));
+    if (!experiment.derive_point || experiment.derive_point(point)) points.push_back(std::move(point));
   }
 }
 
@@ -130,15 +130,17 @@ Sweep multiply_axes(const config::Config& config, const memory::RunContext& cont
   return sweep;
 }
 
-// Refuses several sweeps of one experiment that give two cells the same name.
-void refuse_cells_of_one_name(const config::Config& config, const std::vector<measure::SweepPoint>& points) {
+// Refuses several sweeps of one experiment that give two cells the same name. Another program's cell, whose cache is none of
+// kvlab's, is asked once, though several tables name it (--server).
+void refuse_cells_of_one_name(const config::Config& config, std::vector<measure::SweepPoint>& points) {
   std::set<std::string> seen;
-  for (const measure::SweepPoint& point : points) {
-    for (const measure::PlannedCell& cell : point.cells) {
-      if (!seen.insert(cell.key).second)
-        throw std::invalid_argument(config.path + ": two [[" + point.experiment->kind +
-                                    "]] tables have the cell '" + cell.key + "'; give it to one of them");
-    }
+  for (measure::SweepPoint& point : points) {
+    std::erase_if(point.cells, [&](const measure::PlannedCell& cell) {
+      if (seen.insert(cell.key).second) return false;
+      if (cell.uncached && !cell.peer.empty()) return true;
+      throw std::invalid_argument(config.path + ": two [[" + point.experiment->kind +
+                                  "]] tables have the cell '" + cell.key + "'; give it to one of them");
+    });
   }
 }
 

@@ -1,5 +1,5 @@
 // Reads passages with every cache of a sweep point side by side and compares their predictions with the full f32
-// cache's. The quality and recall experiments share it.
+// cache's.
 #pragma once
 
 #include <functional>
@@ -20,8 +20,13 @@ measure::Passages text_windows(std::span<const int> text, int sequences, int64_t
 // Windows of a sweep point's own text.
 measure::Passages text_windows(const measure::SweepPoint& point, int64_t length);
 
+// Windows of the point's length, of which the tokens after the prompt are scored; throws std::invalid_argument if the model or the
+// text cannot provide them.
+measure::Passages prompted_windows(const measure::SweepPoint& point);
+void check_windows(const measure::SweepPoint& point);
+
 // "FILE: [experiment] ", for messages.
-std::string where(const measure::SweepPoint& point);
+std::string config_prefix(const measure::SweepPoint& point);
 
 // Throws std::invalid_argument if the model cannot read `length` tokens. `setting` determines the length; `rest`
 // names the tokens beyond it.
@@ -45,13 +50,38 @@ int64_t first_reading_step(const measure::SweepPoint& point);
 void fit_readings(measure::SweepPoint& point, int64_t first);
 void fit_readings(measure::SweepPoint& point, int64_t first, const measure::StepSchedule& schedule);
 
-// Reads and summarises; empty if stopped. `positions`: receives summaries by position, if not null.
+// Sets the columns of a cell whose sequences, open in its cache, have read the passages, and drops the cache.
+void account_reading(measure::Cell& cell, const measure::SweepPoint& point, std::span<const SequenceId> ids,
+                     const measure::Passages& passages, const measure::StepSchedule& schedule);
+
+// The cell that others' losses are compared with.
+struct LossBaseline {
+  std::string variant = {};         // empty if it has no losses
+  std::vector<double> losses = {};  // [sequences, length]; empty if the predictions are compared already
+};
+LossBaseline baseline_of(const measure::Cell& cell, std::span<const measure::Prediction> predictions);
+
+// Compares predictions [sequences, length] with the baseline's, and sets their columns and the verdict; fails a cell whose losses are
+// not finite. `diverges`: predictions were compared with the full f32 cache's, too.
+void summarise_reading(measure::Cell& cell, std::vector<measure::Prediction>& predictions,
+                       const measure::Passages& passages, const LossBaseline& baseline, bool diverges);
+// Rows of the same by position: a bucket ends at each of `ends`.
+std::vector<results::Row> position_rows(const measure::Cell& cell,
+                                        std::span<const measure::Prediction> predictions,
+                                        const measure::Passages& passages, std::span<const int64_t> ends,
+                                        bool diverges);
+
+// The texts that a point's caches read side by side, and what is done with the predictions.
+struct Script {
+  measure::Passages passages;
+  measure::StepSchedule schedule;
+  bool writes_positions = false;  // summaries by position
+  // Sees each cell's predictions [sequences, length].
+  std::function<void(results::Row& cell, std::span<const measure::Prediction> predictions)> score = nullptr;
+};
+measure::StepSchedule schedule_of(const measure::SweepPoint& point);  // the config's
+// Reads and summarises; empty if stopped.
 std::vector<results::Row> run_reading(const measure::SweepPoint& point, const measure::RunControl& control,
-                                      const measure::Passages& passages, results::ResultsFolder* positions);
-// The same in steps that are not the config's. `score`, if any, sees each cell's predictions [sequences, length].
-using ScoreCell = std::function<void(results::Row& cell, std::span<const measure::Prediction> predictions)>;
-std::vector<results::Row> run_reading(const measure::SweepPoint& point, const measure::RunControl& control,
-                                      const measure::Passages& passages, results::ResultsFolder* positions,
-                                      const measure::StepSchedule& schedule, const ScoreCell& score);
+                                      results::ResultsFolder& results, const Script& script);
 
 }  // namespace kv::experiments

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <memory>
+#include <stdexcept>
 
 #include "harness/config/config.h"
 #include "harness/config/request_lengths.h"
 #include "harness/io/paths.h"
 #include "harness/math/random.h"
+#include "harness/math/stats.h"
 
 namespace kv::experiments {
 namespace {
@@ -15,8 +17,9 @@ using config::SharedTable;
 constexpr int64_t kIdTokens = 16;  // for drawn requests with a prefix, if nothing is shared
 
 planner::Arrivals arrivals_of(const measure::SweepPoint& point) {
-  return point.axes[kArrivals] == "trace" ? planner::Arrivals{}
-                                          : planner::parse_arrivals(point.axes[kArrivals]);
+  if (point.axes[kArrivals] != "trace") return planner::parse_arrivals(point.axes[kArrivals]);
+  if (point.axes[kTraceFile].empty()) throw std::invalid_argument("arrivals \"trace\" needs a trace");
+  return {};
 }
 
 LimitConfig read_limit(config::Section& section, const std::string& key, const LimitConfig& fallback) {
@@ -25,6 +28,10 @@ LimitConfig read_limit(config::Section& section, const std::string& key, const L
                          .tpot_ms = limit.number("tpot_ms", fallback.tpot_ms, 0.0, 1e9)};
   limit.refuse_the_rest();
   return read;
+}
+
+int64_t tokens_at(const std::vector<double>& values, double p) {
+  return static_cast<int64_t>(math::percentile(values, p));
 }
 
 }  // namespace
@@ -74,6 +81,73 @@ planner::OpenRequests requests_of(const measure::SweepPoint& point, int64_t draw
                    : r[kShareKey] > 0 ? r[kShareKey]
                                       : kIdTokens});
   return [=] { return planner::RequestSource(lengths, arrivals, requests, seed); };
+}
+
+void set_arrivals(measure::SweepPoint& point) {
+  if (point.axes[kArrivals].empty())
+    point.axes[kArrivals] = point.axes[kTraceFile].empty() ? "poisson(1)" : "trace";
+}
+
+void set_limits(const measure::SweepPoint& point, results::Row& row) {
+  const LimitConfig& limit = point.experiment->settings[kLimitKey];
+  row[kLimitTtftS] = limit.ttft_s;
+  row[kLimitTpotMs] = limit.tpot_ms;
+}
+
+planner::SchedulerSettings with_limits(const measure::SweepPoint& point,
+                                       planner::SchedulerSettings settings) {
+  const config::Settings& s = point.experiment->settings;
+  settings.max_running = static_cast<int>(s[kMaxRunningKey]);
+  settings.watermark = s[kWatermarkKey];
+  settings.limit_ttft_s = s[kLimitKey].ttft_s;
+  settings.limit_tpot_s = s[kLimitKey].tpot_ms / 1e3;
+  return settings;
+}
+
+void set_requests(results::Row& row, const planner::TraceFacts& facts) {
+  row[kRequests] = facts.requests;
+  row[kTraceS] = facts.seconds;
+  row[kPromptP50Tokens] = tokens_at(facts.prompt, 50);
+  row[kPromptP99Tokens] = tokens_at(facts.prompt, 99);
+  row[kOutputP50Tokens] = tokens_at(facts.output, 50);
+  row[kOutputP99Tokens] = tokens_at(facts.output, 99);
+}
+
+void set_counts(results::Row& row, const planner::ReplayResult& r, const planner::RowAllocator& rows) {
+  row[kRefused] = r.refused;
+  row[kRunningP50] = r.running_percentile(50);
+  row[kRunningP99] = r.running_percentile(99);
+  row[kRunningPeak] = r.peak_running();
+  row[kWaitingP50] = r.waiting_percentile(50);
+  row[kWaitingP99] = r.waiting_percentile(99);
+  row[kWaitingPeak] = r.peak_waiting();
+  if (rows.pool_blocks() > 0) row[kPoolBlocks] = rows.pool_blocks();
+  row[kHeldPeakBytes] = r.peak_held_bytes;
+  row[kPayloadMeanBytes] = r.mean.payload_bytes;
+  row[kSlackMeanBytes] = r.mean.slack_bytes;
+  row[kOtherMeanBytes] = r.mean.other_bytes;
+  row[kCachedMeanBytes] = r.mean.cached_bytes;
+  row[kFragmentationShare] = r.mean.slack_bytes / (r.mean.slack_bytes + r.mean.payload_bytes);
+  row[kPreemptions] = r.preemptions;
+  row[kPreemptionsPer1000] = 1e3 * static_cast<double>(r.preemptions) / static_cast<double>(r.requests);
+  row[kRecomputedTokens] = r.recomputed_tokens;
+}
+
+std::vector<results::Row> moment_rows(const results::Row& row, const planner::Timeline& timeline) {
+  std::vector<results::Row> rows;
+  double end = 0.0;
+  for (const planner::Moment& moment : timeline.bins()) {
+    results::Row& m = rows.emplace_back(results::row_of(row));
+    end += timeline.bin_s();
+    m[kTimeS] = std::min(end, *row[kServedS]);
+    m[kRunning] = moment.running;
+    m[kWaiting] = moment.waiting;
+    m[kPayloadBytes] = moment.payload_bytes;
+    m[kSlackBytes] = moment.slack_bytes;
+    m[kOtherBytes] = moment.other_bytes;
+    m[kCachedBytes] = moment.cached_bytes;
+  }
+  return rows;
 }
 
 }  // namespace kv::experiments

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "harness/choose/mixture.h"
+#include "harness/choose/solver.h"
 #include "harness/results/row.h"
 
 namespace kv::experiments {

@@ -2,8 +2,6 @@
 // computed; times_from names the source of times.
 #pragma once
 
-#include <string>
-
 #include "harness/planner/plan_columns.h"
 #include "harness/results/cell_columns.h"
 #include "harness/results/table.h"
@@ -59,9 +57,9 @@ inline constexpr results::NumberColumn kFragmentationShare{
 inline constexpr results::IntegerColumn kPreemptions{"preemptions", "", "number of preemptions"};
 inline constexpr results::IntegerColumn kRecomputedTokens{"recomputed_tokens", "tokens",
                                                           "rows dropped by preemption and computed again"};
-inline constexpr results::NumberColumn kHitRate{
+inline constexpr results::NumberColumn kPrefixHitRate{
     "hit_rate", "1",
-    "prompt tokens found in the replay's own prefix cache / all; empty without a prefix cache"};
+    "prompt tokens found in the prefix cache / all, of a server as it says; empty without a prefix cache"};
 inline constexpr auto kTimesFrom =
     results::TextColumn{"times_from", "",
                         "source of times: measured (cells of this machine), computed (beyond these cells), "

@@ -1,10 +1,7 @@
 #include "harness/experiments/written_columns.h"
 #include "harness/experiments/reading_keys.h"
 
-#include <algorithm>
 #include <map>
-
-#include "variants/cache/layout.h"
 
 namespace kv::experiments {
 namespace {
@@ -110,6 +107,10 @@ bool has_tiers(const config::Config&, const config::ExperimentConfig& sweep) {
 bool evicts(const config::Config& config, const config::ExperimentConfig& sweep) {
   return runs_model(config, sweep) ||  // whose layers may have windows of their own
          any_spec(sweep, [](const Spec& spec) { return !retention_of(spec).keeps_all; });
+}
+
+bool calls_functions(const config::Config&, const config::ExperimentConfig& sweep) {
+  return any_spec(sweep, [](const Spec& spec) { return !functions_of(spec).empty(); });
 }
 
 bool selects(const config::Config&, const config::ExperimentConfig& sweep) {

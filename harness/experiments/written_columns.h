@@ -6,15 +6,11 @@
 #include <array>
 #include <filesystem>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "harness/experiments/experiment.h"
 #include "harness/measure/exposure.h"
-#include "harness/measure/peer_columns.h"
 #include "harness/measure/prediction_columns.h"
-#include "harness/measure/roofline_columns.h"
-#include "harness/measure/sample_columns.h"
 #include "harness/measure/tier_columns.h"
 #include "harness/measure/time_columns.h"
 #include "harness/results/cell_columns.h"
@@ -47,14 +43,29 @@ bool selects(const config::Config& config, const config::ExperimentConfig& sweep
 bool runs_model(const config::Config& config, const config::ExperimentConfig& sweep);
 bool runs_on_gpu(const config::Config& config, const config::ExperimentConfig& sweep);
 bool reads_in_chunks(const config::Config& config, const config::ExperimentConfig& sweep);
+bool calls_functions(const config::Config& config, const config::ExperimentConfig& sweep);
 
-// Concatenates lists of groups.
+// A group, a list of groups, or columns that every run has, as a list of groups.
+template <size_t N>
+constexpr const auto& group_list(const std::array<ColumnGroup, N>& groups) {
+  return groups;
+}
+template <size_t N>
+constexpr std::array<ColumnGroup, 1> group_list(const std::array<const results::AnyColumn*, N>& columns) {
+  return {ColumnGroup{columns}};
+}
+constexpr std::array<ColumnGroup, 1> group_list(const ColumnGroup& group) { return {group}; }
+
 template <size_t... Sizes>
-constexpr auto joined(const std::array<ColumnGroup, Sizes>&... lists) {
+constexpr auto concatenated(const std::array<ColumnGroup, Sizes>&... lists) {
   std::array<ColumnGroup, (Sizes + ...)> all{};
   size_t at = 0;
   ((std::copy(lists.begin(), lists.end(), all.begin() + at), at += Sizes), ...);
   return all;
+}
+template <class... Lists>
+constexpr auto joined(const Lists&... lists) {
+  return concatenated(group_list(lists)...);
 }
 
 inline constexpr std::array kOfCells{ColumnGroup{results::kCellColumns},
@@ -74,9 +85,12 @@ inline constexpr std::array kOfComparisons{
     ColumnGroup{results::kVerdictColumns}, ColumnGroup{measure::kRatioColumns},
     ColumnGroup{measure::kRepetitionColumns}, ColumnGroup{measure::kNoiseColumns}};
 inline constexpr std::array kOfModelRuns{ColumnGroup{measure::kModelRunColumns}};
-inline constexpr std::array kOfReadings{
-    ColumnGroup{results::kKeptColumns},    ColumnGroup{results::kArmColumns, reads_in_chunks},
-    ColumnGroup{measure::kLossColumns},    ColumnGroup{measure::kChunkColumns, reads_in_chunks},
-    ColumnGroup{measure::kContextColumns}, ColumnGroup{results::kVerdictColumns}};
+inline constexpr std::array kOfReadings{ColumnGroup{results::kKeptColumns},
+                                        ColumnGroup{results::kArmColumns, reads_in_chunks},
+                                        ColumnGroup{measure::kLossColumns},
+                                        ColumnGroup{measure::kChunkColumns, reads_in_chunks},
+                                        ColumnGroup{measure::kContextColumns},
+                                        ColumnGroup{results::kVerdictColumns},
+                                        ColumnGroup{measure::kCallColumns, calls_functions}};
 
 }  // namespace kv::experiments

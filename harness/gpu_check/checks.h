@@ -2,18 +2,18 @@
 // time keeps its rows, and returns whether all cases passed.
 #pragma once
 
-#include "harness/gpu_check/scene.h"
-#include "kernels/cuda/cuda_gpu.h"
+#include "kernels/cuda/gpu.h"
+
+namespace kv::cuda {
+struct CudaGpu;
+}
 
 namespace kv::gpu_check {
 
-// Makes a scene's numbers on the GPU.
-WriteNumbers writer(const cuda::CudaGpu& gpu);
-
 bool check_wrappers(cuda::CudaGpu& gpu);
 // `small`: sizes for a sanitizer, which is slow.
-bool check_kernels(cuda::CudaGpu& gpu, bool small);
+bool check_kernels(cuda::Gpu& gpu, bool small);
 // Checks attention split and whole, then times both.
-bool compare_splits(cuda::CudaGpu& gpu);
+bool compare_splits(cuda::Gpu& gpu);
 
 }  // namespace kv::gpu_check

@@ -39,5 +39,5 @@ def find_gpu() -> tuple[str, tuple[int, int] | None]:
         values.append(value.value)
     capability = (values[0], values[1])
     if capability < LEAST:
-        return f"this GPU has compute capability {values[0]}.{values[1]}, and kvlab needs 8.0 (Ampere) or newer", None
+        return f"this GPU has compute capability {values[0]}.{values[1]}, but kvlab needs at least 8.0 (Ampere)", None
     return "", capability

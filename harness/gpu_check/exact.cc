@@ -8,7 +8,7 @@ namespace kv::gpu_check {
 namespace {
 
 // exp(score) of every row, over the largest; returns their sum.
-double exponentials(const float* q, const std::vector<float>& k, size_t d, std::vector<double>& score) {
+double exponentials(const float* q, std::span<const float> k, size_t d, std::vector<double>& score) {
   double max = -INFINITY, sum = 0.0;
   for (size_t r = 0; r < score.size(); ++r) {
     double dot = 0.0;
@@ -22,7 +22,7 @@ double exponentials(const float* q, const std::vector<float>& k, size_t d, std::
 
 }  // namespace
 
-Exact attend_exactly(const std::vector<float>& q, const std::vector<float>& k, const std::vector<float>& v,
+Exact attend_exactly(std::span<const float> q, std::span<const float> k, std::span<const float> v,
                      int head_dim) {
   const auto d = static_cast<size_t>(head_dim);
   Exact exact{std::vector<double>(q.size(), 0.0), std::vector<double>(k.size() / d, 0.0)};

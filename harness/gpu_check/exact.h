@@ -1,6 +1,7 @@
 // Attention in FP64, by its definition: the reference of the kernels' outputs.
 #pragma once
 
+#include <span>
 #include <vector>
 
 namespace kv::gpu_check {
@@ -14,7 +15,7 @@ struct Exact {
 };
 
 // q [group, head_dim], k and v [rows, head_dim].
-Exact attend_exactly(const std::vector<float>& q, const std::vector<float>& k, const std::vector<float>& v,
+Exact attend_exactly(std::span<const float> q, std::span<const float> k, std::span<const float> v,
                      int head_dim);
 
 // ||got - want|| / ||want||.

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "harness/gpu_check/checks.h"
+#include "kernels/cuda/cuda_gpu.h"
 
 #ifndef KVLAB_COMMIT
 #define KVLAB_COMMIT "unknown"

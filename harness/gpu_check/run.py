@@ -96,8 +96,8 @@ def wrong_folder(out: Path) -> str:
         out.mkdir(parents=True, exist_ok=True)
         used = any(out.iterdir())
     except OSError as error:
-        return f"cannot make the folder '{out}' ({error.strerror}); give --out another"
-    return f"'{out}' is not empty; give --out a new folder" if used else ""
+        return f"cannot make the folder '{out}' ({error.strerror}); choose another --out"
+    return f"'{out}' is not empty; choose a new folder for --out" if used else ""
 
 
 def first_lines(text: str, count: int = 6) -> str:
@@ -213,7 +213,7 @@ def stream(run: Run, stage: str, command: list[str]) -> str:
 
     code = run_for(limit, command, take)
     if code is None:
-        run.add({"stage": stage, "status": "cut off", "reason": f"its {limit:.0f} s were over"})
+        run.add({"stage": stage, "status": "cut off", "reason": f"its {limit:.0f} s ran out"})
         return "cut off"
     if code != 0:
         run.add({"stage": stage, "status": "failed", "reason": first_lines("".join(other[-6:])) or f"exit code {code}"})
@@ -312,7 +312,7 @@ def describe(run: Run, nvcc: str, target: tuple[str, str]) -> None:
 def build_alone(program: Path, target: str) -> int:
     """Builds the program for a machine that has a GPU and no toolkit; its registers and spills go to the error stream."""
     nvcc, reason = find_nvcc()
-    reason = reason or ("" if re.fullmatch(r"sm_\d+a?", target) else f"--target is like sm_90a, not '{target}'")
+    reason = reason or ("" if re.fullmatch(r"sm_\d+a?", target) else f"--target must be like sm_90a, not '{target}'")
     if reason:
         return refuse(reason)
     with tempfile.TemporaryDirectory() as folder:
@@ -340,9 +340,9 @@ def chosen(stages: str, program: Path | None, seconds: float) -> tuple[list[str]
     if unknown:
         return [], f"no stage '{unknown[0]}'; there are {', '.join(names)}"
     if not seconds > 0:
-        return [], f"--seconds is a time, such as 60, not {seconds:g}"
+        return [], f"--seconds must be a time, such as 60, not {seconds:g}"
     if program and not os.access(program, os.X_OK):
-        return [], f"'{program}' is no program; --program takes what --build made"
+        return [], f"'{program}' is not a program; give --program the file that --build made"
     return [name for name in names if name in asked], ""
 
 
@@ -353,7 +353,7 @@ def main() -> int:
     goal.add_argument("--out", type=Path, help="results folder; must be new or empty")
     goal.add_argument("--build", type=Path, metavar="PROGRAM", help="only build, for the GPU of --target; needs no GPU")
     parser.add_argument("--target", default="sm_90a", help="with --build: sm_80, sm_89, sm_90a, sm_120 (%(default)s)")
-    parser.add_argument("--program", type=Path, help="what --build made elsewhere; nothing is compiled here")
+    parser.add_argument("--program", type=Path, help="program that --build made elsewhere; nothing is compiled here")
     parser.add_argument("--stages", default="", help=f"some of {','.join(list(LIMITS)[1:])}")
     parser.add_argument("--seconds", type=float, default=TOTAL_SECONDS, help="for all stages together (%(default)s)")
     options = parser.parse_args()

@@ -1,10 +1,10 @@
 #include "harness/io/hash.h"
 
-#include <array>
-#include <cstdio>
 #include <fstream>
 #include <stdexcept>
 #include <vector>
+
+#include "harness/io/text.h"
 
 namespace kv::io {
 namespace {
@@ -32,10 +32,6 @@ uint64_t hash_of_file(const std::filesystem::path& path) {
   return hash;
 }
 
-std::string hash_text(uint64_t hash) {
-  std::array<char, 17> digits;
-  std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(hash));
-  return digits.data();
-}
+std::string hash_text(uint64_t hash) { return formatted("%016llx", static_cast<unsigned long long>(hash)); }
 
 }  // namespace kv::io

@@ -1,11 +1,15 @@
 #include "harness/io/json.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <array>
+#include <sstream>
 #include <stdexcept>
 #include <vector>
 
 #include "harness/io/mapped_file.h"
+#include "harness/io/paths.h"
 #include "harness/io/text.h"
 
 namespace kv::io {
@@ -87,11 +91,11 @@ json read_json(const std::filesystem::path& path) {
 
 json read_json_object(const std::string& path, const std::string& expected) {
   if (!std::filesystem::exists(path))
-    throw std::invalid_argument("cannot read " + path + "; " + expected + " is needed");
+    throw std::invalid_argument("cannot read " + path + "; expected " + expected);
   json object = parse_json(read_text(path), path);
   if (!object.is_object())
-    throw std::invalid_argument(path + ": holds " + object.type_name() + ", no JSON object; " + expected +
-                                " is needed");
+    throw std::invalid_argument(path + ": has a JSON " + object.type_name() + "; expected a JSON object, " +
+                                expected);
   return object;
 }
 
@@ -107,6 +111,19 @@ std::string json_text(const json& value, int indent) {
 std::string shown(const json& value) {
   constexpr size_t kMost = 80;
   return shortened(json_text(value), kMost);
+}
+
+bool changes_nothing(const std::string& kind, const std::string& name, const std::string& type) {
+  static const nlohmann::json table = read_json_object(
+      (project_home() / "configs" / "unread_keys.json").string(), "the table of unread keys");
+  for (const auto& [reason, names] : table.at(kind).items()) {
+    std::istringstream patterns(names.get<std::string>());
+    for (std::string pattern; patterns >> pattern;) {
+      for (const std::string& stated : {name, type + ":" + name})
+        if (fnmatch(pattern.c_str(), stated.c_str(), 0) == 0) return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace kv::io

@@ -28,4 +28,8 @@ std::string json_text(const nlohmann::json& value, int indent = -1);
 // A value for a message.
 std::string shown(const nlohmann::json& value);
 
+// True if a key or a tensor of this name changes no logits. `kind` is one of the table's, as "tensors"; `type` is a model_type, for
+// which alone some keys mean nothing.
+bool changes_nothing(const std::string& kind, const std::string& name, const std::string& type = "");
+
 }  // namespace kv::io

@@ -41,7 +41,7 @@ void end_at_lost_file(int signal, siginfo_t* info, void*) {
     if (!mapping.begin || at < mapping.begin || at >= mapping.end) continue;
     write_error("kvlab: ");
     write_error(mapping.path);
-    write_error(" was cut off or cannot be read any longer; what is finished is kept\n");
+    write_error(" was cut off or cannot be read any longer; finished measurements are kept\n");
     _exit(2);
   }
   std::signal(signal, SIG_DFL);

@@ -6,8 +6,6 @@
 #include <cstdlib>
 #include <memory>
 #include <set>
-#include <stdexcept>
-#include <vector>
 
 #include "harness/io/json.h"
 #include "harness/io/mapped_file.h"

@@ -1,9 +1,7 @@
 #include "harness/io/paths.h"
 
 #include <cstdlib>
-#include <set>
 #include <stdexcept>
-#include <string>
 
 #include "harness/io/suggestion.h"
 #include "harness/version.h"

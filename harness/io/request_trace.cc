@@ -110,8 +110,8 @@ int64_t RequestTrace::tokens(double count) const {
   if (whole && count >= 0 && count <= static_cast<double>(kMostRequestTokens))
     return static_cast<int64_t>(count);
   std::ostringstream text;
-  text << count << " tokens; a request has a whole number from 0 to " << kMostRequestTokens
-       << " in its prompt and in its answer";
+  text << count << " tokens; expected whole numbers from 0 to " << kMostRequestTokens
+       << " for the prompt and the answer";
   refuse(text.str());
 }
 
@@ -124,7 +124,7 @@ double RequestTrace::read_csv(const std::string& line, Request& request) const {
   request.prompt_tokens = tokens(*prompt);
   request.output_tokens = tokens(*output);
   const auto time = seconds(values[columns_.time]);
-  if (!time) refuse("its time is neither seconds nor a date as 2023-11-16 18:17:03.97");
+  if (!time) refuse("its time is neither seconds nor a date such as 2023-11-16 18:17:03.97");
   return *time;
 }
 
@@ -149,14 +149,14 @@ double RequestTrace::read_json(const nlohmann::json& value, Request& request) {
     const int64_t started = (request.prompt_tokens + request.id_tokens - 1) / request.id_tokens;
     if (count != 0 && count != started && !(bailian && count == whole))
       refuse(std::to_string(count) + " hash_ids for " + std::to_string(request.prompt_tokens) + " tokens; " +
-             std::to_string(started) + " blocks of " + std::to_string(request.id_tokens) + " are started");
+             std::to_string(started) + " blocks of " + std::to_string(request.id_tokens) + " are expected");
     if (bailian) {
       const auto parent = value.find("parent_chat_id");
       request.session = session_of(value["chat_id"].get<int64_t>(),
                                    parent == value.end() ? int64_t{-1} : parent->get<int64_t>());
     }
     const double time = value.at("timestamp").get<double>();
-    if (!std::isfinite(time)) refuse("timestamp is no number");
+    if (!std::isfinite(time)) refuse("timestamp is not a number");
     return bailian ? time : time / 1e3;
   } catch (const nlohmann::json::exception&) {
     refuse("not a JSON object with timestamp, input_length, output_length and, if any, hash_ids");

@@ -5,8 +5,6 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <bit>
-#include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <set>
 #include <stdexcept>
@@ -279,7 +277,7 @@ void read_f32(const SafetensorsFile::Tensor& tensor, int64_t first, int64_t n, f
     widen<Eigen::bfloat16>(data + first * 2, n, out);
   } else {
     throw std::invalid_argument("tensor has dtype " + in_quotes(tensor.dtype) +
-                                "; F32, F16 or BF16 is needed here");
+                                "; expected F32, F16 or BF16");
   }
 }
 

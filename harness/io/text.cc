@@ -1,5 +1,8 @@
 #include "harness/io/text.h"
 
+#include <cstdarg>
+#include <cstdio>
+
 #include "harness/io/json.h"
 
 namespace kv::io {
@@ -51,6 +54,15 @@ std::string as_message(std::string_view text) {
 std::string printable(std::string_view text) {
   const std::string whole = as_utf8(text);
   return without_controls(whole, [&](size_t i) { return whole[i] == '\n' || whole[i] == '\t'; });
+}
+
+std::string formatted(const char* pattern, ...) {
+  char text[256];
+  std::va_list values;
+  va_start(values, pattern);
+  std::vsnprintf(text, sizeof text, pattern, values);
+  va_end(values);
+  return text;
 }
 
 }  // namespace kv::io

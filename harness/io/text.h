@@ -24,6 +24,9 @@ std::string without_byte_order_mark(std::string text);
 // True if it holds nothing but spaces, tabs and line ends.
 bool is_blank(std::string_view text);
 
+// The text that std::printf prints.
+std::string formatted(const char* pattern, ...) __attribute__((format(printf, 1, 2)));
+
 // "a, b, c".
 std::string joined(const auto& texts, const char* between = ", ") {
   std::string all;

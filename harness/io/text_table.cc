@@ -1,7 +1,6 @@
 #include "harness/io/text_table.h"
 
 #include <algorithm>
-#include <array>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -13,31 +12,8 @@ using Strings = std::vector<std::string>;
 
 // --- Terminal
 
-constexpr size_t kGap = 2;
 // Longer lines of text are hard to read, whatever the terminal.
 constexpr size_t kWidestText = 100;
-
-std::string right(const std::string& text, size_t width) {
-  return std::string(width - std::min(width, text.size()), ' ') + text;
-}
-std::string left(const std::string& text, size_t width) {
-  return text + std::string(width - std::min(width, text.size()), ' ');
-}
-
-// Words in lines of at most `width`, all but the first indented.
-std::string wrapped(const std::string& text, size_t width, size_t indent) {
-  std::istringstream words(text);
-  std::string lines, line;
-  for (std::string word; words >> word;) {
-    if (!line.empty() && line.size() + 1 + word.size() > width) {
-      lines += line + "\n";
-      line = std::string(indent, ' ') + word;
-    } else {
-      line += (line.empty() ? "" : " ") + word;
-    }
-  }
-  return lines + line + "\n";
-}
 
 // "ring(window=1020,sinks=4)" breaks behind '(' and ','.
 Strings broken(const std::string& text, size_t width) {
@@ -53,85 +29,73 @@ Strings broken(const std::string& text, size_t width) {
   return lines;
 }
 
-// The columns as a terminal shows them.
-struct Layout {
-  std::vector<Strings> heads;       // [column][line], all of the same number of lines
-  std::vector<size_t> widths;       // [column]
-  std::vector<size_t> mark_widths;  // [column]
-  size_t label_width;
-
-  Layout(const TextTable& table, size_t head_width) : label_width(table.corner.size()) {
-    for (const Strings& head : table.heads) {
-      heads.emplace_back();
-      for (const std::string& line : head) {
-        for (const std::string& part : broken(line, head_width)) heads.back().push_back(part);
-      }
-    }
-    size_t lines = 0;
-    for (const Strings& head : heads) lines = std::max(lines, head.size());
-    for (Strings& head : heads) head.resize(lines);
-    for (const auto& row : table.rows) label_width = std::max(label_width, row.label.size());
-    for (size_t c = 0; c < heads.size(); ++c) mark_widths.push_back(mark_width(table, c));
-    for (size_t c = 0; c < heads.size(); ++c) widths.push_back(column_width(table, c));
-  }
-
-  static size_t mark_width(const TextTable& table, size_t column) {
-    size_t width = 0;
-    for (const auto& row : table.rows) width = std::max(width, row.fields[column].mark.size());
-    return width;
-  }
-  size_t column_width(const TextTable& table, size_t column) const {
-    size_t width = 0;
-    for (const std::string& line : heads[column]) width = std::max(width, line.size());
-    for (const auto& row : table.rows)
-      width = std::max(width, row.fields[column].text.size() + mark_widths[column]);
-    return width;
-  }
-  size_t width() const {
-    size_t sum = label_width;
-    for (const size_t w : widths) sum += kGap + w;
-    return sum;
-  }
-  // Columns [first, this) fit beside the labels: at least one.
-  size_t panel_end(size_t first, size_t width) const {
-    size_t sum = label_width, end = first;
-    while (end < widths.size() && (end == first || sum + kGap + widths[end] <= width))
-      sum += kGap + widths[end++];
-    return end;
-  }
-};
-
 bool is_number(const std::string& label) {
   return label.find_first_not_of("0123456789") == std::string::npos;
 }
 
-std::string without_trailing_spaces(const std::string& line) {
-  return line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+size_t widest_in(const std::vector<Strings>& lines, size_t column) {
+  size_t widest = 0;
+  for (const Strings& line : lines) widest = std::max(widest, text_width(line[column]));
+  return widest;
 }
 
-std::string panel(const TextTable& table, const Layout& layout, size_t first, size_t end) {
-  std::string text;
-  const size_t lines = layout.heads.front().size();
-  size_t width = layout.label_width;
-  for (size_t i = 0; i < lines; ++i) {
-    std::string line = left(i + 1 == lines ? table.corner : "", layout.label_width);
-    for (size_t c = first; c < end; ++c)
-      line += std::string(kGap, ' ') + right(layout.heads[c][i], layout.widths[c]);
-    width = std::max(width, line.size());
-    text += without_trailing_spaces(line);
-  }
-  text += std::string(width, '-') + "\n";
-  for (const auto& row : table.rows) {
-    std::string line =
-        is_number(row.label) ? right(row.label, layout.label_width) : left(row.label, layout.label_width);
-    for (size_t c = first; c < end; ++c) {
-      const auto& field = row.fields[c];
-      line += std::string(kGap, ' ') +
-              right(field.text + left(field.mark, layout.mark_widths[c]), layout.widths[c]);
+// A table's lines as a terminal shows them: those of the heads, then rows. The first column has the labels.
+struct Lines {
+  std::vector<Strings> all;
+  size_t heads = 0;
+
+  Lines(const TextTable& table, size_t head_width) {
+    std::vector<Strings> parts;  // [column][line]
+    for (const Strings& head : table.heads) {
+      parts.emplace_back();
+      for (const std::string& line : head)
+        for (const std::string& part : broken(line, head_width)) parts.back().push_back(part);
+      heads = std::max(heads, parts.back().size());
     }
-    text += without_trailing_spaces(line);
+    all.assign(heads, Strings(1 + parts.size()));
+    all.back().front() = table.corner;
+    for (size_t c = 0; c < parts.size(); ++c)
+      for (size_t i = 0; i < parts[c].size(); ++i) all[i][1 + c] = parts[c][i];
+    for (const auto& row : table.rows) {
+      all.push_back({row.label});
+      for (size_t c = 0; c < parts.size(); ++c)
+        all.back().push_back(row.fields[c].text + padded_mark(table, row, c));
+    }
+    const size_t width = widest_in(all, 0);
+    for (size_t i = heads; i < all.size(); ++i)
+      if (std::string& label = all[i][0]; is_number(label)) label.insert(0, width - label.size(), ' ');
   }
-  return text;
+
+  static std::string padded_mark(const TextTable& table, const TextTable::Row& row, size_t column) {
+    size_t width = 0;
+    for (const auto& other : table.rows) width = std::max(width, other.fields[column].mark.size());
+    std::string mark = row.fields[column].mark;
+    mark.resize(width, ' ');
+    return mark;
+  }
+  // The number of columns from `first` on that fit beside the labels, at least one, and the width of them all.
+  std::pair<size_t, size_t> fitting(size_t first, size_t most) const {
+    size_t end = first, width = widest_in(all, 0);
+    for (; end < all.front().size(); ++end) {
+      const size_t more = 2 + widest_in(all, end);
+      if (end > first && width + more > most) break;
+      width += more;
+    }
+    return {end, width};
+  }
+};
+
+std::string panel(const Lines& lines, size_t first, size_t end, size_t width) {
+  std::vector<Strings> shown;
+  for (const Strings& line : lines.all) {
+    shown.push_back({line.front()});
+    shown.back().insert(shown.back().end(), line.begin() + static_cast<std::ptrdiff_t>(first),
+                        line.begin() + static_cast<std::ptrdiff_t>(end));
+  }
+  std::string text = aligned_text(shown, 1, "");
+  size_t rule = 0;
+  for (size_t i = 0; i < lines.heads; ++i) rule = text.find('\n', rule) + 1;
+  return text.insert(rule, std::string(width, '-') + "\n");
 }
 
 // --- Markdown and LaTeX
@@ -187,6 +151,43 @@ std::string joined_markdown(const Strings& lines) {
 
 }  // namespace
 
+size_t text_width(const std::string& text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+std::string aligned_text(const std::vector<std::vector<std::string>>& rows, size_t left_columns,
+                         const std::string& indent) {
+  std::vector<size_t> widths(rows.front().size(), 0);
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], text_width(row[i]));
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      const std::string gap(widths[i] - text_width(row[i]), ' ');
+      line += (i == 0 ? indent : "  ") + (i < left_columns ? row[i] + gap : gap + row[i]);
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
+std::string wrapped(const std::string& text, size_t width, size_t indent) {
+  std::istringstream words(text);
+  std::string lines, line;
+  for (std::string word; words >> word;) {
+    if (!line.empty() && text_width(line) + 1 + text_width(word) > width) {
+      lines += line + "\n";
+      line = std::string(indent, ' ') + word;
+    } else {
+      line += (line.empty() ? "" : " ") + word;
+    }
+  }
+  return lines + line + "\n";
+}
+
 std::string TextTable::footnote(const std::string& text) {
   size_t number = 1;
   for (const Note& note : notes) {
@@ -203,11 +204,11 @@ std::string terminal_text(const TextTable& table, size_t width) {
   const size_t text_width = std::min(width, kWidestText);
   std::string text = wrapped(table.title, text_width, 0);
   if (!table.facts.empty()) text += wrapped(table.facts, text_width, 0);
-  Layout layout(table, kWideHeads);
-  if (layout.width() > width) layout = Layout(table, kNarrowHeads);
-  for (size_t first = 0; first < layout.widths.size();) {
-    const size_t end = layout.panel_end(first, width);
-    text += "\n" + panel(table, layout, first, end);
+  Lines lines(table, kWideHeads);
+  if (lines.fitting(1, width).first < lines.all.front().size()) lines = Lines(table, kNarrowHeads);
+  for (size_t first = 1; first < lines.all.front().size();) {
+    const auto [end, panel_width] = lines.fitting(first, width);
+    text += "\n" + panel(lines, first, end, panel_width);
     first = end;
   }
   text += "\n";

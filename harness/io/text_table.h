@@ -1,10 +1,20 @@
-// A table of numbers with footnotes, and how it looks in a terminal, in Markdown and in LaTeX.
+// Rows of text as aligned columns, and a table of numbers with footnotes, and how it looks in a terminal, in Markdown and in LaTeX.
 #pragma once
 
 #include <string>
 #include <vector>
 
 namespace kv::io {
+
+// Counts code points, so that an en dash counts once.
+size_t text_width(const std::string& text);
+
+// Columns as wide as they need, the first `left_columns` left-aligned, after an indent; the first row is the head.
+std::string aligned_text(const std::vector<std::vector<std::string>>& rows, size_t left_columns = 1,
+                         const std::string& indent = "  ");
+
+// Words in lines of at most `width` characters, all but the first indented.
+std::string wrapped(const std::string& text, size_t width, size_t indent = 2);
 
 struct TextTable {
   struct Field {

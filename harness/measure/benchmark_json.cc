@@ -1,13 +1,11 @@
 #include "harness/measure/benchmark_json.h"
 
-#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
-#include <vector>
 
 #include "harness/io/json.h"
 #include "harness/math/stats.h"
-#include "harness/measure/sample_columns.h"
+#include "harness/measure/time_columns.h"
 
 namespace kv::measure {
 

@@ -9,16 +9,10 @@
 
 #include "harness/io/bytes.h"
 #include "harness/math/medians.h"
-#include "harness/measure/peer_columns.h"
-#include "harness/measure/roofline_columns.h"
 #include "harness/measure/time_columns.h"
 #include "harness/results/append_file.h"
-#include "harness/results/cell_columns.h"
 #include "harness/verify/error_columns.h"
-#include "harness/verify/policy_check.h"
 #include "kernels/cuda/gpu.h"
-#include "kernels/format/encoding.h"
-#include "variants/cache/layout.h"
 #include "variants/cache/spec.h"
 
 namespace kv::measure {
@@ -26,7 +20,7 @@ namespace {
 
 // The median of one phase over all samples.
 template <class Get>
-double phase_median(const std::vector<std::vector<StepTimes>>& steps, Get get) {
+double phase_median(const Samples& steps, Get get) {
   std::vector<double> values;
   for (const auto& repetition : steps) {
     for (const StepTimes& t : repetition) values.push_back(get(t));
@@ -65,14 +59,15 @@ StepTimes Cell::step(workload::TokenFeed& feed, int64_t token, std::span<const S
   return times;
 }
 
-verify::Errors Cell::errors(workload::TokenFeed& feed, int64_t tokens, int first, int end) {
+verify::Errors Cell::errors(workload::TokenFeed& feed, int64_t tokens, int first, int end,
+                            std::optional<int64_t> step) {
   std::vector<verify::Output> outputs;
   for (int i = first; i < end; ++i) {
     for (int layer = 0; layer < cache->shape().layers; ++layer) {
       outputs.push_back({.sequence = ids[static_cast<size_t>(i)],
                          .workload_sequence = i,
                          .layer = layer,
-                         .q = feed.q(layer, i, tokens - 1),
+                         .q = feed.q(layer, i, step.value_or(tokens - 1)),
                          .out = feed.out(layer, i)});
     }
   }
@@ -129,7 +124,6 @@ std::unique_ptr<Cell> make_cell(const SweepPoint& point, const PlannedCell& plan
   cell->spec = planned.spec;
   cell->uncached = planned.uncached;
   cell->peer = planned.peer;
-  cell->arm = planned.arm;
   cell->group = planned.group;
   const ModelShape shape = cache_shape(point, point.batch);
   cell->kinds = shape.kinds;
@@ -137,12 +131,13 @@ std::unique_ptr<Cell> make_cell(const SweepPoint& point, const PlannedCell& plan
   cell->model = model_shape(point, point.batch);
   results::Row& result = cell->result;
   result = point.axes;
+  result.add(planned.columns);
   result[results::kCell] = cell->key;
   result[results::kVariant] = planned.variant;
   result[results::kDevice] = point.context->device();
   result[results::kThreads] = point.threads;
   result[results::kExperiment] = point.experiment->kind;
-  result[kPeer] = planned.peer.substr(0, planned.peer.find('/'));
+  result[kPeer] = planned.peer.substr(0, planned.peer.find_first_of("/("));
   result[results::kPhase] = "decode";
   result[results::kWorkload] = point.workload;
   if (point.source && point.source->model())
@@ -156,7 +151,7 @@ std::unique_ptr<Cell> make_cell(const SweepPoint& point, const PlannedCell& plan
   result[results::kSeqLen] = point.seq_len;
   result[results::kSeries] = planned.series;
   const ModelShape* known = planned.is_measured() ? &shape : nullptr;
-  if (!planned.peer.empty()) {
+  if (!planned.peer.empty() && !planned.uncached) {
     set_peer_codec(result, planned.spec, known);
   } else if (!planned.uncached && planned.variant == planned.spec.print()) {
     set_stages(result, planned.spec, known);
@@ -170,16 +165,6 @@ Cells make_cells(const SweepPoint& point) {
   Cells cells;
   for (const PlannedCell& planned : point.cells) cells.push_back(make_cell(point, planned));
   return cells;
-}
-
-std::vector<std::vector<Cell*>> groups_of(const Cells& cells) {
-  std::vector<std::vector<Cell*>> groups;
-  for (const auto& cell : cells) {
-    if (!runs(*cell)) continue;
-    if (groups.empty() || groups.back().back()->group != cell->group) groups.emplace_back();
-    groups.back().push_back(cell.get());
-  }
-  return groups;
 }
 
 void set_errors(results::Row& result, const verify::Errors& errors) {
@@ -196,6 +181,14 @@ void set_errors(results::Row& result, const verify::Errors& errors) {
   if (errors.state_rel_l2) result[verify::kErrStateRelL2] = *errors.state_rel_l2;
   result[verify::kErrHeads] = errors.heads;
   result[verify::kErrSample] = errors.sample;
+}
+
+void judge_whole(Cell& cell, const verify::Errors& errors) {
+  cell.result.number("err_rel_l2") = errors.metric("err_rel_l2");
+  cell.result[verify::kErrKernelRelL2] = errors.kernel_rel_l2;
+  const std::string failure = errors.failure();
+  if (!failure.empty()) return mark(cell, results::Status::kFailed, failure);
+  cell.result[results::kStatus] = results::Status::kOk;
 }
 
 bool runs(const Cell& cell) {
@@ -243,9 +236,9 @@ void open_cache(Cell& cell, const SweepPoint& point, int sequences) {
   cell.result[results::kKernel] = cell.cache->kernel();
 }
 
-std::vector<double> step_medians(const Cell& cell) {
+std::vector<double> repetition_medians(const Samples& samples) {
   std::vector<double> medians;
-  for (const auto& repetition : cell.steps) {
+  for (const auto& repetition : samples) {
     std::vector<double> values;
     for (const StepTimes& t : repetition) values.push_back(t.step_us());
     medians.push_back(math::median(values));
@@ -277,7 +270,7 @@ void Cell::summarise() {
   result[kStepP99Us] = math::percentile(all, 99);
   result[kStepMaxUs] = *std::max_element(all.begin(), all.end());
   // The repetition is the unit of statistics: the reported median belongs to the reported interval.
-  const std::vector<double> medians = step_medians(*this);
+  const std::vector<double> medians = repetition_medians(steps);
   const math::ConfidenceInterval step = math::median_interval(medians);
   result.set(kStepP50Us, math::median(medians), step);
   result[kRepetitions] = static_cast<int64_t>(steps.size());
@@ -287,13 +280,11 @@ void Cell::summarise() {
                               static_cast<double>(disturbed_shares.size());
     result[kDiscardedRepetitions] = discarded;
   }
-  if (cold_us.empty()) return;
-  const std::vector<double> cold = math::repetition_medians(cold_us);
-  const math::ConfidenceInterval interval = math::median_interval(cold);
-  (on_gpu() ? result[kGpuP50Us] : result[kColdAttendP50Us]) = math::median(cold);
-  (on_gpu() ? result[kGpuP50Us.low] : result[kColdAttendP50Us.low]) = interval.low;
-  (on_gpu() ? result[kGpuP50Us.high] : result[kColdAttendP50Us.high]) = interval.high;
-  result[kColdReadGbps] = static_cast<double>(read_bytes) / math::median(cold) * 1e-3;
+  if (cold.empty()) return;
+  const std::vector<double> cold_medians = repetition_medians(cold);
+  const double attends = math::median(cold_medians);
+  result.set(on_gpu() ? kGpuP50Us : kColdAttendP50Us, attends, math::median_interval(cold_medians));
+  result[kColdReadGbps] = static_cast<double>(read_bytes) / attends * 1e-3;
 }
 
 }  // namespace kv::measure

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,10 @@ struct StepTimes {
   double disk_us = 0, disk_wait_us = 0;                  // disk_wait_us: the part in which attention waited
   double step_us() const { return append_us + view_us + attend_us + projections_us + state_us + rest_us; }
 };
+
+using Samples = std::vector<std::vector<StepTimes>>;  // [repetition][sample]
+// The median of each repetition's samples.
+std::vector<double> repetition_medians(const Samples& samples);
 
 // Units that hold `rows` rows of a side; the last may be partly filled.
 int64_t units(const Side& side, int64_t rows);
@@ -51,22 +56,21 @@ struct Cell {
   std::vector<ModelLayer> kinds;  // the model's layers; empty if all are alike
   LinearShape linear;             // the linear layers among them
   ModelShape model;               // all layers of the model, of which a synthetic workload has some
-  size_t arm = 0, group = 0;      // from the plan
+  size_t group = 0;               // from the plan
   results::Row result;
   std::shared_ptr<const workload::Workload> workload;
   std::unique_ptr<memory::Ledger> ledger;
   std::unique_ptr<Cache> cache;
   std::vector<SequenceId> ids;
-  Attend attend_with;                         // empty: the cache's own
-  int64_t prompt = 0;                         // tokens of each sequence's first step if it is a prompt
-  std::vector<std::vector<StepTimes>> steps;  // [repetition][step]
-  std::vector<std::vector<double>> cold_us;   // [repetition][attend] of a GPU by its own clock
-  std::vector<std::vector<double>> draft_us;  // [repetition][step that verifies drafts]
-  std::vector<double> disturbed_shares;       // of the runs of each repetition that counts
-  int64_t discarded = 0;                      // repetitions that were taken again
-  int64_t read_bytes = 0;                     // one attend's
-  bool reads_in_place = false;                // stored rows, neither copies nor rows in files
-  MultiplyAdds multiply_adds;                 // one attend's
+  Attend attend_with;                    // empty: the cache's own
+  int64_t prompt = 0;                    // tokens of each sequence's first step if it is a prompt
+  Samples steps;                         // by which cells are compared
+  Samples cold;                          // attends on cold caches; of a GPU by its own clock
+  std::vector<double> disturbed_shares;  // of the runs of each repetition that counts
+  int64_t discarded = 0;                 // repetitions that were taken again
+  int64_t read_bytes = 0;                // one attend's
+  bool reads_in_place = false;           // stored rows, neither copies nor rows in files
+  MultiplyAdds multiply_adds;            // one attend's
 
   results::Integer step_disk_bytes;  // read from files by the last step that attended
   int64_t disk_request_bytes = 0;    // size of one request, while steps read from files
@@ -83,11 +87,13 @@ struct Cell {
   // form disagree. `lengths`: tokens of every open sequence. `prompts`: tokens of their first steps, if these differ
   // from `prompt`.
   void account(std::span<const int64_t> lengths, std::span<const int64_t> prompts = {});
-  // Errors of the outputs of the feed's last step, at `tokens` tokens: all sequences together, or [first, end).
+  // Errors of the outputs of the feed's last step, at `tokens` tokens: all sequences together, or [first, end). `step`: that step
+  // where a feed counts others than tokens.
   verify::Errors errors(workload::TokenFeed& feed, int64_t tokens) {
     return errors(feed, tokens, 0, feed.sequences());
   }
-  verify::Errors errors(workload::TokenFeed& feed, int64_t tokens, int first, int end);
+  verify::Errors errors(workload::TokenFeed& feed, int64_t tokens, int first, int end,
+                        std::optional<int64_t> step = std::nullopt);
   // Sets the error columns from `errors`, a mean over `positions` positions, and checks the evictions. Returns false
   // and sets the status if the cell failed.
   bool judge(const verify::Errors& errors, int64_t positions);
@@ -102,6 +108,8 @@ struct Cell {
   // The cache was built for this geometry.
   ModelShape shape() const { return {cache->shape(), kinds, linear}; }
   verify::PolicyCheck check_policies() const;
+  // Counts the codes of a codec in Python in the place of the decoded rows that the cache holds.
+  void account_codes(int64_t tokens);
   void account_tiers(const AttendWork& used, std::span<const int64_t> lengths,
                      std::span<const int64_t> prompts);
 
@@ -114,10 +122,10 @@ using Cells = std::vector<std::unique_ptr<Cell>>;
 std::unique_ptr<Cell> make_cell(const SweepPoint& point, const PlannedCell& planned);
 // All cells of the sweep point, in order.
 Cells make_cells(const SweepPoint& point);
-// Cells that are measured side by side, group after group.
-std::vector<std::vector<Cell*>> groups_of(const Cells& cells);
 
 bool runs(const Cell& cell);
+// Fills in the error of outputs whose error has no split, and the status.
+void judge_whole(Cell& cell, const verify::Errors& errors);
 // Fills in the error columns: every metric, and the split by cause.
 void set_errors(results::Row& result, const verify::Errors& errors);
 // Ends the cell early: unsupported, out of memory or failed.
@@ -136,7 +144,5 @@ void attempt(Cell& cell, const Part& part) {
 }
 // Opens an empty cache for `sequences` sequences of the point's length, with its own ledger.
 void open_cache(Cell& cell, const SweepPoint& point, int sequences);
-
-std::vector<double> step_medians(const Cell& cell);  // one a repetition
 
 }  // namespace kv::measure

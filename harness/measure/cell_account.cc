@@ -1,4 +1,5 @@
 // Bytes that a cell's cache holds and reads, by the ledger and by the closed forms; both must agree.
+#include <cmath>
 #include <numeric>
 #include <stdexcept>
 
@@ -60,8 +61,12 @@ results::Integer keeps_all(const Cache& cache, std::span<const int64_t> lengths,
     kept = 1;
     for (size_t i = 0; i < lengths.size(); ++i) {
       for (int head = 0; head < cache.shape().kv_heads; ++head) {
-        const SequenceLengths of{cache.shape().max_tokens, lengths[i], prompts[i], head,
-                                 cache.shape().kv_heads};
+        const SequenceLengths of{cache.shape().max_tokens,
+                                 lengths[i],
+                                 prompts[i],
+                                 head,
+                                 cache.shape().kv_heads,
+                                 codec_of(spec).make(spec.codec).units()};
         if (retention.slots(spec.retention, of) < lengths[i]) return 0;
       }
     }
@@ -117,6 +122,7 @@ void Cell::account(std::span<const int64_t> lengths, std::span<const int64_t> pr
   const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   result[results::kHeldBytesPerToken] =
       static_cast<double>(payload + metadata + disk) / static_cast<double>(tokens);
+  account_codes(tokens);
   // The newest query's shares, whose error is counted. Readings judge others, and say so after this.
   const int64_t newest = lengths.empty() ? 0 : lengths.front() - 1,
                 first_step = prompts.empty() ? prompt : prompts.front();
@@ -130,6 +136,35 @@ void Cell::account(std::span<const int64_t> lengths, std::span<const int64_t> pr
   read_bytes = used.read * cache->repeats();
   result[results::kBytesRead] = read_bytes;
   multiply_adds = used.multiply_adds;
+}
+
+void Cell::account_codes(int64_t tokens) {
+  const memory::Ledger::Calls calls = ledger->calls();
+  if (calls.coded_values == 0) return;
+  const CacheShape& of = cache->shape();
+  int64_t coded = 0, all = 0;  // values that are kept
+  for (int layer = 0; layer < of.layers; ++layer) {
+    if (!cache->keeps_rows(layer)) continue;
+    const bool calls_codec = !codec_of(cache->spec(layer)).make(cache->spec(layer).codec).function.empty();
+    for (const SequenceId id : ids) {
+      for (int head = 0; head < of.kv_heads; ++head) {
+        const int64_t values =
+            std::ssize(cache->kept(id, layer, head)) * of.head_dim * (of.is_latent() ? 1 : 2);
+        all += values;
+        coded += calls_codec ? values : 0;
+      }
+    }
+  }
+  constexpr double kHeldBits = 8.0 * sizeof(float);
+  const double saved_bits =
+      kHeldBits - 8.0 * static_cast<double>(calls.code_bytes) / static_cast<double>(calls.coded_values);
+  const double saved = static_cast<double>(coded) * saved_bits / 8.0;
+  result[results::kBitsPerValue] =
+      bits_per_value(spec, shape()) - saved_bits * static_cast<double>(coded) / static_cast<double>(all);
+  result[results::kBytesPayload] = *result[results::kBytesPayload] - std::llround(saved);
+  result[results::kHeldBytesPerToken] =
+      *result[results::kHeldBytesPerToken] - saved / static_cast<double>(tokens);
+  result[results::kBytesPredicted] = {};  // no closed form knows them
 }
 
 void Cell::account_tiers(const AttendWork& used, std::span<const int64_t> lengths,

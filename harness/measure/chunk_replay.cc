@@ -4,21 +4,12 @@
 #include <cmath>
 
 #include "harness/memory/ledger.h"
+#include "harness/verify/rows.h"
 #include "variants/cache/cache.h"
 #include "variants/cache/spec.h"
 
 namespace kv::measure {
 namespace {
-
-// Token t of rows [heads, n, head_dim].
-std::vector<float> token_of(const float* rows, int heads, int64_t n, int64_t t, int64_t head_dim) {
-  std::vector<float> token;
-  for (int h = 0; h < heads; ++h) {
-    const float* row = rows + (h * n + t) * head_dim;
-    token.insert(token.end(), row, row + head_dim);
-  }
-  return token;
-}
 
 double relative_difference(const std::vector<float>& got, const std::vector<float>& want) {
   double difference = 0.0, norm = 0.0;
@@ -56,9 +47,9 @@ class SingleTokens {
     const CacheShape& s = chunked_.shape();
     double worst = 0.0;
     for (int64_t t = 0; t < in.n; ++t) {
-      const std::vector<float> q = token_of(in.q, s.q_heads, in.n, t, s.head_dim),
-                               k = token_of(in.k, s.kv_heads, in.n, t, s.head_dim),
-                               v = token_of(in.v, s.kv_heads, in.n, t, s.head_dim);
+      const std::vector<float> q = verify::token_of(in.q, s.q_heads, in.n, t, s.head_dim),
+                               k = verify::token_of(in.k, s.kv_heads, in.n, t, s.head_dim),
+                               v = verify::token_of(in.v, s.kv_heads, in.n, t, s.head_dim);
       std::vector<float> out(q.size());
       const StepInput one{.sequence = id,
                           .n = 1,
@@ -69,7 +60,7 @@ class SingleTokens {
                           .sink_logits = in.sink_logits,
                           .score_cap = in.score_cap};
       single_.step(layer, {&one, 1});
-      const double d = relative_difference(token_of(in.out, s.q_heads, in.n, t, s.head_dim), out);
+      const double d = relative_difference(verify::token_of(in.out, s.q_heads, in.n, t, s.head_dim), out);
       if (!(d <= worst)) worst = d;
     }
     return worst;

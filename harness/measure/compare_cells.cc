@@ -16,9 +16,9 @@ void write_ratio(const Comparison& of, const math::Ratio& ratio, double confiden
   row.set(kRatioP50, ratio.value, interval);
   row[kRatioConfidence] = confidence;
   if (!results::is_aa_test(row)) row[results::kVerdict] = math::text_of(math::compare(interval));
-  if (of.cell->cold_us.empty() || of.baseline->cold_us.empty()) return;
-  const math::Ratio cold = math::ratio_of_medians(math::repetition_medians(of.cell->cold_us),
-                                                  math::repetition_medians(of.baseline->cold_us));
+  if (of.cell->cold.empty() || of.baseline->cold.empty()) return;
+  const math::Ratio cold =
+      math::ratio_of_medians(repetition_medians(of.cell->cold), repetition_medians(of.baseline->cold));
   row.set(kColdRatioP50, cold.value, cold.interval(confidence));
 }
 
@@ -34,7 +34,8 @@ void compare_cells(std::span<const Comparison> comparisons) {
       of.cell->result[results::kVerdict] = "baseline";
       continue;
     }
-    const math::Ratio ratio = math::ratio_of_medians(step_medians(*of.cell), step_medians(*of.baseline));
+    const math::Ratio ratio =
+        math::ratio_of_medians(repetition_medians(of.cell->steps), repetition_medians(of.baseline->steps));
     if (results::is_aa_test(of.cell->result)) {
       write_ratio(of, ratio, math::kConfidence);
       continue;

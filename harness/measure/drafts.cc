@@ -1,36 +1,16 @@
 #include "harness/measure/drafts.h"
 
 #include <algorithm>
-#include <functional>
 #include <stdexcept>
 
 #include "harness/math/medians.h"
 #include "harness/math/random.h"
-#include "harness/measure/draft_columns.h"
-#include "harness/measure/sample_columns.h"
+#include "harness/measure/time_columns.h"
 
 namespace kv::measure {
 namespace {
 
 constexpr uint64_t kAccept = 0x616363657074;  // "accept"
-
-// Forks of a cell's sequences, until the end of the scope.
-class Forks {
- public:
-  explicit Forks(Cell& cell) : cache_(*cell.cache) {
-    for (const SequenceId id : cell.ids) ids_.push_back(cache_.fork(id));
-  }
-  Forks(const Forks&) = delete;
-  Forks& operator=(const Forks&) = delete;
-  ~Forks() {
-    for (const SequenceId id : ids_) cache_.release(id);
-  }
-  std::span<const SequenceId> ids() const { return ids_; }
-
- private:
-  Cache& cache_;
-  std::vector<SequenceId> ids_;
-};
 
 }  // namespace
 
@@ -114,84 +94,58 @@ std::string check_drafts(Cell& cell, workload::TokenFeed& feed, DraftSteps& draf
   for (int layer = 0; layer < shape.layers; ++layer)
     for (int i = 0; i < feed.sequences(); ++i)
       wanted.emplace_back(feed.out(layer, i), feed.out(layer, i) + values);
-  const Forks forks(cell);
+  std::vector<SequenceId> forks = forks_of(cell);
   try {
-    for (size_t step = 0; step < drafts.count(); ++step) drafts.run(*cell.cache, step, forks.ids());
+    for (size_t step = 0; step < drafts.count(); ++step) drafts.run(*cell.cache, step, forks);
   } catch (const std::invalid_argument& e) {
+    release_all(cell, forks);
     return e.what();
   }
   for (int i = 0; i < feed.sequences(); ++i)
-    workload::prefill(*cell.cache, *cell.workload, forks.ids().subspan(static_cast<size_t>(i), 1),
+    workload::prefill(*cell.cache, *cell.workload, {&forks[static_cast<size_t>(i)], 1},
                       drafts.tokens_after(i), end, i);
-  cell.step(feed, end, forks.ids(), true);
+  cell.step(feed, end, forks, true);
   auto want = wanted.begin();
   for (int layer = 0; layer < shape.layers; ++layer) {
     for (int i = 0; i < feed.sequences(); ++i, ++want)
       if (!std::equal(want->begin(), want->end(), feed.out(layer, i)))
         throw std::logic_error("drafts that were truncated have left something behind");
   }
+  release_all(cell, forks);
   return "";
 }
 
-namespace {
-
-class DraftTask : public CellTask {
- public:
-  DraftTask(Cell& cell, DraftSteps& drafts, results::ResultsFolder& results)
-      : CellTask(cell), drafts_(drafts), results_(results) {}
-
-  std::string name() const override { return cell_.key + " draft"; }
-  int iterations() const override { return static_cast<int>(drafts_.count()); }
-  void begin(int repetition) override {
-    repetition_ = repetition;
-    times_.clear();
-    forks_ = std::make_unique<Forks>(cell_);
-  }
-  double run() override {
-    const double seconds = drafts_.run(*cell_.cache, times_.size(), forks_->ids());
-    times_.push_back(seconds * 1e6);
-    return seconds;
-  }
-  void end() override {
-    forks_.reset();
-    std::vector<results::Row> rows;
-    for (size_t i = 0; i < times_.size(); ++i) {
-      results::Row row = sample_of(cell_, repetition_, i, "draft");
-      row[kStepUs] = times_[i];
-      rows.push_back(std::move(row));
-    }
-    results_.add(kSamples, rows);
-    cell_.draft_us.push_back(times_);
-  }
-  void handle_exception() override {
-    forks_.reset();
-    CellTask::handle_exception();
-  }
-
- private:
-  DraftSteps& drafts_;
-  results::ResultsFolder& results_;
-  std::unique_ptr<Forks> forks_;
-  std::vector<double> times_;
-  int repetition_ = 0;
-};
-
-}  // namespace
-
 std::unique_ptr<TimedTask> draft_task(Cell& cell, DraftSteps& drafts, results::ResultsFolder& results) {
-  return std::make_unique<DraftTask>(cell, drafts, results);
+  struct Repetition {
+    std::vector<SequenceId> forks;
+    size_t next;
+  };
+  const auto now = std::make_shared<Repetition>();
+  const auto step = [=, &cell, &drafts] {
+    return StepTimes{.attend_us = drafts.run(*cell.cache, now->next++, now->forks) * 1e6};
+  };
+  return sampled(cell, drafts.samples,
+                 {.kind = "draft",
+                  .steps = static_cast<int64_t>(drafts.count()),
+                  .step = step,
+                  .begin =
+                      [=, &cell] {
+                        *now = {forks_of(cell), 0};
+                      },
+                  .end = [=, &cell](std::span<const StepTimes>) { release_all(cell, now->forks); }},
+                 results);
 }
 
 void summarise_drafts(Cell& cell, const DraftSteps& drafts) {
-  if (cell.draft_us.empty() || cell.steps.empty()) return;
+  if (drafts.samples.empty() || cell.steps.empty()) return;
   results::Row& row = cell.result;
-  const std::vector<double> steps = math::repetition_medians(cell.draft_us);
+  const std::vector<double> steps = repetition_medians(drafts.samples);
   const math::ConfidenceInterval interval = math::median_interval(steps);
   row.set(kDraftStepP50Us, math::median(steps), interval);
   row[kDraftStaysMean] = drafts.mean_stays();
   std::vector<double> tokens;
   for (const double step : steps) tokens.push_back(step / drafts.mean_stays());
-  const math::Ratio ratio = math::ratio_of_medians(tokens, step_medians(cell));
+  const math::Ratio ratio = math::ratio_of_medians(tokens, repetition_medians(cell.steps));
   row.set(kDraftRatioP50, ratio.value, ratio.interval());
 }
 

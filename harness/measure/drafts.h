@@ -34,6 +34,8 @@ class DraftSteps {
   // seconds. Throws std::invalid_argument with the cache's reason if it refuses a truncation.
   double run(Cache& cache, size_t step, std::span<const SequenceId> ids);
 
+  Samples samples;  // whole steps
+
  private:
   struct Step {
     std::vector<int64_t> keeps;            // [sequences] tokens that remain in the cache

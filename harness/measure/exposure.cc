@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/io/token_count.h"
+#include "harness/io/bytes.h"
 
 namespace kv::measure {
 namespace {
@@ -42,7 +42,7 @@ std::string untested_text(const results::Row& row) {
   const double here = encoded ? *row[kEncodedShare] : *row[kDroppedShare],
                there = encoded ? *row[kContextEncodedShare] : *row[kContextDroppedShare];
   return "not put to the test at " + io::grouped(*row[results::kSeqLen]) + " tokens: " + share_text(here) +
-         " of its rows were " + (encoded ? "encoded" : "dropped or not read") + ", at " +
+         " of its tokens were " + (encoded ? "encoded" : "dropped or not read") + ", at " +
          io::grouped(*row[kStatedContext]) + " tokens " + share_text(there);
 }
 

@@ -33,7 +33,7 @@ void record_exposure(results::Row& row, const LayerSpecs& specs, const ModelShap
 
 // True if the row's cache exposed less than 0.9 of what it does at the stated context, by either share.
 bool is_untested(const results::Row& row);
-// "not put to the test at 128 tokens: 0 % of its rows were encoded, at 2,048 tokens 74 %"; empty if it was.
+// "not put to the test at 128 tokens: 0 % of its tokens were encoded, at 2,048 tokens 74 %"; empty if it was.
 std::string untested_text(const results::Row& row);
 
 }  // namespace kv::measure

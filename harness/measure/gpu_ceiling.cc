@@ -4,7 +4,6 @@
 #include <random>
 
 #include "harness/math/stats.h"
-#include "harness/measure/roofline_columns.h"
 #include "harness/measure/time_columns.h"
 #include "harness/memory/machine.h"
 

@@ -1,7 +1,6 @@
 // Measures a GPU's read bandwidth and clock between the repetitions of the cells that are compared with them.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "harness/measure/cell.h"
@@ -19,7 +18,6 @@ int64_t ceiling_bytes(const cuda::Gpu& gpu);
 class GpuCeilingTask : public TimedTask {
  public:
   explicit GpuCeilingTask(cuda::Gpu& gpu);
-  std::string name() const override { return "read bandwidth of the GPU"; }
   int iterations() const override { return 1; }
   void begin(int) override {}
   double run() override;

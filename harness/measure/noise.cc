@@ -1,5 +1,4 @@
 #include "harness/measure/noise.h"
-#include "harness/measure/roofline_columns.h"
 #include "harness/measure/time_columns.h"
 
 #include <fcntl.h>
@@ -45,7 +44,7 @@ void add_interval(std::string& text, const char* of, const results::Number& low,
   if (low && high && *high > kWidestInterval * *low) {
     char ratio[32];
     std::snprintf(ratio, sizeof ratio, "%.1f", *high / *low);
-    add(text, std::string(of) + " interval reaches to " + ratio + " times its lower end");
+    add(text, std::string(of) + " interval is wide: its upper end is " + ratio + " times its lower end");
   }
 }
 
@@ -132,13 +131,13 @@ std::string noise_of(const results::Row& row) {
     add(text, "the hypervisor took " + percent(*row[kStealShare]) + " of the processors");
   // Other processes disturb only those steps that had to wait for them, where that is known.
   if (row[kDisturbedShare] && *row[kDisturbedShare] > kMostDisturbedShare)
-    add(text, "other processes held up " + percent(*row[kDisturbedShare]) + " of the steps");
+    add(text, "other processes delayed " + percent(*row[kDisturbedShare]) + " of the steps");
   if (!row[kDisturbedShare] && row[kOthersShare] && *row[kOthersShare] > kMostOthersShare)
     add(text, "other processes took " + percent(*row[kOthersShare]) + " of the processors");
   add_interval(text, "the step's", row[kStepP50Us.low], row[kStepP50Us.high]);
   add_interval(text, "the prompt's", row[kPrefillP50Us.low], row[kPrefillP50Us.high]);
   if (row[kColdCeilingShare] && *row[kColdCeilingShare] > kMostCeilingShare)
-    add(text, "cold reads at " + percent(*row[kColdCeilingShare]) + " of measured read bandwidth");
+    add(text, "cold reads reached " + percent(*row[kColdCeilingShare]) + " of measured read bandwidth");
   return text;
 }
 

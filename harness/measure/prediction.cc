@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
 namespace kv::measure {
 namespace {
@@ -96,6 +95,7 @@ PredictionSummary summarise(std::span<const Prediction> predictions, int64_t len
   s.count = static_cast<int64_t>(kl.size());
   s.kl_median = math::median(kl);
   s.kl_p99 = math::percentile(kl, 99);
+  s.kl_p999 = math::percentile(kl, 99.9);
   s.kl_max = *std::max_element(kl.begin(), kl.end());
   return s;
 }

@@ -42,7 +42,7 @@ struct PredictionSummary {
   int64_t count = 0;
   double loss = 0, loss_error = 0, loss_change_error = 0;  // mean, and standard errors
   Mean loss_change, kl, same_top;
-  double kl_median = 0, kl_p99 = 0, kl_max = 0;
+  double kl_median = 0, kl_p99 = 0, kl_p999 = 0, kl_max = 0;
   double p_change_rms = 0;
 };
 

@@ -1,8 +1,6 @@
 // The columns of predictions with a cache: losses, their change against `versus`, divergence from the full f32 cache.
 #pragma once
 
-#include <string>
-
 #include "harness/results/cell_columns.h"
 #include "harness/results/estimate.h"
 #include "harness/results/table.h"
@@ -35,6 +33,8 @@ inline constexpr results::NumberColumn kKlMedian{
     "kl_median", "nats", "KL(full f32 cache || variant) of the next token, median over predictions"};
 inline constexpr results::NumberColumn kKlP99{
     "kl_p99", "nats", "KL(full f32 cache || variant) of the next token, 99th percentile over predictions"};
+inline constexpr results::NumberColumn kKlP999{
+    "kl_p999", "nats", "KL(full f32 cache || variant) of the next token, 99.9th percentile over predictions"};
 inline constexpr results::NumberColumn kKlMax{
     "kl_max", "nats", "KL(full f32 cache || variant) of the next token, maximum over predictions"};
 inline constexpr auto kTop1Agreement = results::estimate<"top1_agreement">(
@@ -43,7 +43,14 @@ inline constexpr auto kTop1Agreement = results::estimate<"top1_agreement">(
 inline constexpr results::NumberColumn kPChangeRms{
     "p_change_rms", "1", "root mean square change of the actual token's probability"};
 inline constexpr auto kDivergenceColumns =
-    results::column_list(kKlMean, kKlMedian, kKlP99, kKlMax, kTop1Agreement, kPChangeRms);
+    results::column_list(kKlMean, kKlMedian, kKlP99, kKlP999, kKlMax, kTop1Agreement, kPChangeRms);
+
+inline constexpr auto kPrefill =
+    results::TextColumn{"prefill", "",
+                        "quality, task: full: the full f32 cache answered the prompt, and this cache was "
+                        "given its K and V; stored: this cache answered it from what it had stored"}
+        .one_of("full stored");
+inline constexpr auto kPrefillColumns = results::column_list(kPrefill);
 
 inline constexpr results::NumberColumn kChunkMaxDiff{
     "chunk_max_diff", "nats",
@@ -72,13 +79,20 @@ inline constexpr auto kModelRunColumns = results::column_list(kForwardDevice, kT
 // Caches that read side by side share the model's products, so a cache has no step time of its own.
 inline constexpr results::NumberColumn kCacheSeconds{
     "cache_seconds", "s",
-    "time in this cache's steps of all tokens: append, view, attention; where readings are fewer "
-    "than threads on all threads, else on one"};
+    "time in this cache's steps of all tokens: append, view, attention; where readings are fewer than "
+    "threads on all threads, else on one"};
 inline constexpr results::NumberColumn kSharedSeconds{
     "shared_seconds", "s",
-    "this cache's even share of the products and norms of all tokens, which the caches that are "
-    "read side by side do as one, on all threads"};
+    "this cache's even share of the products and norms of all tokens, which the caches that are read side by "
+    "side do as one, on all threads"};
 inline constexpr auto kSideBySideColumns = results::column_list(kCacheSeconds, kSharedSeconds);
+
+inline constexpr results::IntegerColumn kCalls{"policy_calls", "",
+                                               "calls of functions in Python: a policy's, one a layer and "
+                                               "cut; a codec's, one a layer, sequence and step"};
+inline constexpr results::NumberColumn kCallUs{
+    "policy_call_us", "us", "mean time of such a call, which no time of the cache includes"};
+inline constexpr auto kCallColumns = results::column_list(kCalls, kCallUs);
 
 // positions.csv: a row a bucket of positions.
 inline constexpr results::IntegerColumn kPositionFirst{
@@ -103,6 +117,7 @@ inline const results::Table kPositions{"positions.csv",
                                         &kKlMean.high,
                                         &kKlMedian,
                                         &kKlP99,
+                                        &kKlP999,
                                         &kKlMax,
                                         &kTop1Agreement,
                                         &kTop1Agreement.low,

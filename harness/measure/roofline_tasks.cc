@@ -7,7 +7,6 @@
 
 #include "harness/math/stats.h"
 #include "harness/measure/roofline.h"
-#include "harness/measure/roofline_columns.h"
 #include "harness/measure/time_columns.h"
 #include "harness/memory/machine.h"
 #include "kernels/cpu/ceilings/fma_peak.h"
@@ -25,11 +24,6 @@ int64_t hot_bytes(const Cell& cell) {
   const auto bytes = static_cast<uint64_t>(std::max<int64_t>(4096, cell.read_bytes));
   const uint64_t step = std::max<uint64_t>(4096, std::bit_floor(bytes) / 8);
   return std::min(static_cast<int64_t>((bytes + step - 1) / step * step), cold_bytes());
-}
-
-// Makes a repetition last about a millisecond.
-int iterations_of(int64_t bytes) {
-  return static_cast<int>(std::clamp<int64_t>((16 << 20) / std::max<int64_t>(1, bytes), 3, 200));
 }
 
 constexpr int64_t kLongest = 16 << 10;  // longest stretch, so that threads share them evenly
@@ -75,44 +69,36 @@ std::vector<cpu::Stretch> stored_rows(Cache& cache, std::span<const SequenceId> 
   return rows;
 }
 
-// As often in each order.
-int RowsBandwidthTask::iterations() const {
-  return iterations_of(cell_.read_bytes) * static_cast<int>(std::size(cpu::kReadOrders));
+namespace {
+
+// Makes a repetition last about a millisecond.
+int iterations_of(int64_t bytes) { return reads_of(16 << 20, bytes, 3, 200); }
+
+// Reads a cell's own rows, which must be readable in place.
+std::unique_ptr<BandwidthTask> rows_task(Cell& cell) {
+  const int orders = static_cast<int>(std::size(cpu::kReadOrders));  // as often in each
+  return stretches_task(&cell, iterations_of(cell.read_bytes) * orders,
+                        [&cell] { return stored_rows(*cell.cache, cell.ids); });
 }
 
-// The rows may have moved since the last repetition.
-void RowsBandwidthTask::begin(int) {
-  rows_ = stored_rows(*cell_.cache, cell_.ids);
-  parts_ = cpu::share_out(rows_, static_cast<size_t>(omp_get_max_threads()));
-  bytes_ = 0;
-  for (const cpu::Stretch& stretch : rows_) bytes_ += static_cast<int64_t>(stretch.bytes);
-  reads_.warm_up([&] { return cpu::read_stretches(parts_); });
+std::unique_ptr<BandwidthTask> bytes_task(int64_t bytes) {
+  struct Held {
+    memory::Ledger ledger;
+    Block block;
+  };
+  bytes = (bytes + 4095) / 4096 * 4096;
+  const auto held = std::make_shared<Held>();
+  held->block = Block(held->ledger, static_cast<size_t>(bytes), ByteKind::kPayload);
+  std::fill_n(reinterpret_cast<uint64_t*>(held->block.data()), bytes / 8, 0x0123456789abcdefu);
+  return std::make_unique<BandwidthTask>(
+      nullptr,
+      Reads{
+          .iterations = iterations_of(bytes),
+          .find = [bytes] { return bytes; },
+          .read = [held](cpu::ReadOrder) { return cpu::read_all(held->block.data(), held->block.size()); }});
 }
 
-double RowsBandwidthTask::run() {
-  return reads_.run_in_turn(bytes_, [&](cpu::ReadOrder order) { return cpu::read_stretches(parts_, order); });
-}
-
-ReadBandwidthTask::ReadBandwidthTask(int64_t bytes) : bytes_((bytes + 4095) / 4096 * 4096) {
-  block_ = Block(ledger_, static_cast<size_t>(bytes_), ByteKind::kPayload);
-  std::fill_n(reinterpret_cast<uint64_t*>(block_.data()), bytes_ / 8, 0x0123456789abcdefu);
-}
-
-std::string ReadBandwidthTask::name() const { return "read bandwidth " + std::to_string(bytes_); }
-
-int ReadBandwidthTask::iterations() const { return iterations_of(bytes_); }
-
-void ReadBandwidthTask::begin(int) {
-  reads_.warm_up([&] { return cpu::read_all(block_.data(), block_.size()); });
-}
-
-double ReadBandwidthTask::run() {
-  return reads_.run(bytes_, [&] { return cpu::read_all(block_.data(), block_.size()); });
-}
-
-std::string PeakTask::name() const {
-  return kind_ == Kind::kFloats ? "multiply-add peak, f32" : "multiply-add peak, 16-bit integers";
-}
+}  // namespace
 
 // Wakes the threads. The first call also finds how many rounds take a millisecond, which makes the waking
 // negligible: the least of three tries, since a thread may wait longer than that for its processor.
@@ -146,40 +132,20 @@ double PeakTask::multiply_adds() const {
   return (kind_ == Kind::kFloats ? cpu::run_fma(rounds_) : cpu::run_dot16(rounds_)) / 2.0;
 }
 
-RooflineTasks::RooflineTasks(const std::vector<Cell*>& group, bool cold,
-                             std::vector<std::unique_ptr<TimedTask>>& tasks)
-    : cold_(cold) {
-  const auto add_read = [&](int64_t bytes) {
-    if (reads_.count(bytes)) return;
-    auto task = std::make_unique<ReadBandwidthTask>(bytes);
-    reads_[bytes] = task.get();
-    tasks.push_back(std::move(task));
+RooflineTasks::RooflineTasks(const std::vector<Cell*>& group, bool cold, TimedTasks& tasks) {
+  std::map<int64_t, const BandwidthTask*> reads;  // by bytes
+  const auto read_of = [&](int64_t bytes) {
+    const BandwidthTask*& task = reads[bytes];
+    if (!task) task = added(bytes_task(bytes), tasks);
+    return task;
   };
-  if (cold) add_read(cold_bytes());
+  if (cold) cold_ = read_of(cold_bytes());
   for (Cell* cell : group) {
-    if (!runs(*cell)) continue;
-    if (!cell->reads_in_place) {
-      add_read(hot_bytes(*cell));
-      instead_[cell] = reads_.at(hot_bytes(*cell));
-      continue;
-    }
-    auto task = std::make_unique<RowsBandwidthTask>(*cell);
-    rows_[cell] = task.get();
-    tasks.push_back(std::move(task));
+    if (runs(*cell))
+      hot_[cell] = cell->reads_in_place ? added(rows_task(*cell), tasks) : read_of(hot_bytes(*cell));
   }
-  const auto add_peak = [&](PeakTask::Kind kind) {
-    auto task = std::make_unique<PeakTask>(kind);
-    const PeakTask* peak = task.get();
-    tasks.push_back(std::move(task));
-    return peak;
-  };
-  floats_ = add_peak(PeakTask::Kind::kFloats);
-  codes_ = add_peak(PeakTask::Kind::kCodes);
-}
-
-double RooflineTasks::hot_gbps(const Cell& cell) const {
-  const auto rows = rows_.find(&cell);
-  return rows != rows_.end() ? rows->second->gbps() : instead_.at(&cell)->gbps();
+  floats_ = added(std::make_unique<PeakTask>(PeakTask::Kind::kFloats), tasks);
+  codes_ = added(std::make_unique<PeakTask>(PeakTask::Kind::kCodes), tasks);
 }
 
 void RooflineTasks::write(Cell& cell) const {
@@ -189,7 +155,7 @@ void RooflineTasks::write(Cell& cell) const {
   cell.result[kMultiplyAddPeakPerS] = static_cast<double>(cell.multiply_adds.total()) / multiply_seconds;
   results::Row& row = cell.result;
   row[kMultiplyAddPeakSpread] = std::max(floats_->spread(), codes_->spread());
-  const double hot_ceiling = hot_gbps(cell);
+  const double hot_ceiling = hot_.at(&cell)->gbps();
   const Roofline hot = roofline_of(cell.read_bytes, hot_ceiling, multiply_seconds);
   row[kCeilingGbps] = hot_ceiling;
   row[kBound] = hot.limit;
@@ -197,7 +163,7 @@ void RooflineTasks::write(Cell& cell) const {
   if (row[kReadGbps]) row[kCeilingShare] = *row[kReadGbps] / hot_ceiling;
   if (row[kAttendP50Us]) row[kBoundShare] = hot.us / *row[kAttendP50Us];
   if (!cold_) return;
-  const double cold_gbps = reads_.at(cold_bytes())->gbps();
+  const double cold_gbps = cold_->gbps();
   const Roofline cold = roofline_of(cell.read_bytes, cold_gbps, multiply_seconds);
   row[kColdCeilingGbps] = cold_gbps;
   row[kColdBound] = cold.limit;

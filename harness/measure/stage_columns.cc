@@ -1,13 +1,15 @@
 #include "harness/measure/stage_columns.h"
 
 #include "harness/io/text.h"
+#include "harness/peers/engines.h"
 #include "variants/model_cache/label.h"
 
 namespace kv::measure {
 
 void set_peer_codec(results::Row& row, const LayerSpecs& stored, const ModelShape* shape) {
   row[results::kCodec] = stored.fallback.stages().codec;
-  if (shape) row[results::kBitsPerValue] = bits_per_value(stored, *shape);
+  const auto calls = [](const Spec& spec) { return !codec_of(spec).make(spec.codec).function.empty(); };
+  if (shape && !stored.any(calls)) row[results::kBitsPerValue] = bits_per_value(stored, *shape);
 }
 
 void set_stages(results::Row& row, const LayerSpecs& specs, const ModelShape* shape) {
@@ -18,6 +20,7 @@ void set_stages(results::Row& row, const LayerSpecs& specs, const ModelShape* sh
   row[results::kRetention] = stages.retention;
   row[results::kSelection] = stages.selection;
   row[results::kOracle] = oracle_of(specs);
+  row[results::kEngines] = peers::commands_of(specs);
   row[results::kLayerSpecs] = io::as_utf8(specs.print_exceptions());
 }
 

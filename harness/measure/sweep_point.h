@@ -19,12 +19,12 @@ namespace kv::measure {
 struct PlannedCell {
   std::string key;  // in cells.csv
   LayerSpecs spec;
-  std::string variant;    // its name in tables: the spec, if it has a cache
-  std::string series;     // the config's text that it was expanded from
-  size_t arm = 0;         // index among the arms that the experiment compares, if any
-  bool aa_test = false;   // the first variant measured a second time
-  bool uncached = false;  // neither cache nor spec
-  std::string peer = {};  // another engine, as "ggml/q8_0"; `spec` then stores the same bits
+  std::string variant;        // its name in tables: the spec, if it has a cache
+  std::string series;         // the config's text that it was expanded from
+  results::Row columns = {};  // values that tell it from the point's other cells of its variant
+  bool aa_test = false;       // the first variant measured a second time
+  bool uncached = false;      // neither cache nor spec
+  std::string peer = {};      // another engine, as "ggml/q8_0"; `spec` then stores the same bits
   results::Status status = results::Status::kNone;  // the reason it is not measured; kNone: it is
   std::string reason = {};
   int64_t needed_bytes = 0;  // at its peak

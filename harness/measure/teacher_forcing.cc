@@ -1,7 +1,6 @@
 #include "harness/measure/teacher_forcing.h"
 
 #include <algorithm>
-#include <exception>
 #include <memory>
 
 #include "harness/memory/ledger.h"
@@ -23,16 +22,21 @@ struct Stopped {};  // ends a step
 // One step: tokens [first, first + n) of every sequence.
 class Step {
  public:
-  Step(const Passages& passages, int64_t first, int64_t n)
-      : passages_(passages), first_(first), n_(n), ids_(tokens_of_step(passages, first, n)) {
+  Step(const Passages& passages, const StepSchedule& schedule, int64_t first, int64_t n)
+      : passages_(passages),
+        full_(schedule.is_full(first)),
+        first_(first),
+        n_(n),
+        ids_(tokens_of_step(passages, first, n)) {
     for (int64_t at = 0; at < std::ssize(ids_); ++at) {
-      if (position(at) >= passages.first) scored_.push_back(at);
+      if (position(at) >= passages.first && position(at) < passages.end()) scored_.push_back(at);
     }
   }
 
   // All readings that go on, of which the first is the reference. Throws Stopped if `go_on` says so.
   void read(std::span<Reading* const> readings, const std::function<bool(double)>& go_on) {
-    const auto most = static_cast<size_t>(side_by_side(std::ssize(readings), std::ssize(scored_)));
+    const auto most = full_ ? readings.size()
+                            : static_cast<size_t>(side_by_side(std::ssize(readings), std::ssize(scored_)));
     for (size_t begin = 0; begin < readings.size(); begin += most) {
       const auto some = readings.subspan(begin, std::min(most, readings.size() - begin));
       const double layers = readings.front()->decoder.layers(),
@@ -52,7 +56,7 @@ class Step {
     for (Reading* r : readings) models.push_back(&r->decoder);
     model::CachedModel::Together step;
     try {
-      step = model::CachedModel::step_together(models, ids_, n_, scored_, after_layer);
+      step = model::CachedModel::step_together(models, ids_, n_, scored_, full_, after_layer);
     } catch (const Stopped&) {
       throw;
     } catch (...) {
@@ -89,6 +93,7 @@ class Step {
   }
 
   const Passages& passages_;
+  const bool full_;
   const int64_t first_, n_;
   const std::vector<int> ids_;           // [sequences, n]
   std::vector<int64_t> scored_;          // indices into ids_ whose predictions count
@@ -118,18 +123,22 @@ int64_t step_bytes(const model::ModelConfig& config, const StepSchedule& schedul
   const double sequences = passages.sequences, length = static_cast<double>(passages.length),
                side = config.head_dim() * (config.q_heads + 2.0 * config.kv_heads),
                a_row = 5.0 * config.dim + 5.0 * side, a_block = 4.0 * config.dim + 4.0 * config.hidden_dim;
-  const auto bytes_of = [&](double tokens, double scored) {
-    const double models = static_cast<double>(
+  // `full`: rows of one model, or of two where some caches rotate keys, and what each cache is given.
+  const auto bytes_of = [&](double tokens, double scored, bool full) {
+    const double beside = static_cast<double>(
         side_by_side(readings + 1, static_cast<int64_t>(std::min(sequences * scored, 1e9))));
+    const double models = full ? 2.0 : beside,
+                 given = full ? 2.0 * side * sequences * tokens * static_cast<double>(readings + 1) : 0.0;
     const double rows = models * sequences * tokens, block = std::min(rows, 2.0 * model::kRowsSideBySide);
-    return (rows * a_row + block * a_block + models * sequences * scored * config.vocab_size) *
+    return (given + rows * a_row + block * a_block + models * sequences * scored * config.vocab_size) *
                sizeof(float) +
            sequences * scored * config.vocab_size * 2 * sizeof(double);
   };
   const double prompt = std::min(static_cast<double>(schedule.prompt), length),
                step = std::min(static_cast<double>(schedule.step), length),
-               bytes = std::max(bytes_of(prompt, std::max(0.0, prompt - static_cast<double>(passages.first))),
-                                bytes_of(step, step));
+               bytes = std::max(bytes_of(prompt, std::max(0.0, prompt - static_cast<double>(passages.first)),
+                                         schedule.is_full(0)),
+                                bytes_of(step, step, false));
   return static_cast<int64_t>(std::min(bytes, 1e18));
 }
 
@@ -142,7 +151,7 @@ bool read_together(const Passages& passages, const StepSchedule& schedule, Readi
       if (!r->decoder.failure()) side_by_side.push_back(r);
     }
     try {
-      Step(passages, first, n).read(side_by_side, go_on);
+      Step(passages, schedule, first, n).read(side_by_side, go_on);
     } catch (const Stopped&) {
       return false;
     }

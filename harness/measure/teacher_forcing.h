@@ -8,10 +8,8 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "harness/measure/prediction.h"
@@ -25,6 +23,9 @@ struct Passages {
   int64_t length = 1;    // tokens that each sequence reads
   std::vector<int> ids;  // [sequences, length + 1]: the last is only predicted
   int64_t first = 0;     // predictions of tokens first + 1, first + 2, … count
+  int64_t left_out = 0;  // the last ones, which do not
+
+  int64_t end() const { return length - left_out; }  // of the positions whose predictions count
 
   int id(int sequence, int64_t at) const { return ids[static_cast<size_t>(sequence * (length + 1) + at)]; }
 };
@@ -37,6 +38,10 @@ std::vector<int> tokens_of_step(const Passages& passages, int64_t first, int64_t
 struct StepSchedule {
   int64_t prompt = 0;  // tokens of the first step; 0: the same as all others
   int64_t step = 1;
+  // The full f32 cache alone answers the prompt, and its K, V and queries are given to all others (prefill=full of all codecs,
+  // for any retention and selection).
+  bool full_prompt = false;
+  bool is_full(int64_t first) const { return full_prompt && first == 0 && prompt > 0; }
   int64_t tokens(int64_t first) const { return first == 0 && prompt > 0 ? prompt : step; }
 };
 

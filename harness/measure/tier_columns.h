@@ -1,8 +1,6 @@
 // The columns of placements with several tiers. bytes_disk and read_gbps, which tiers do not split, are elsewhere.
 #pragma once
 
-#include <string>
-
 #include "harness/results/column.h"
 
 namespace kv::measure {

@@ -1,16 +1,12 @@
 #include "harness/measure/tier_tasks.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "harness/math/medians.h"
 #include "harness/math/stats.h"
 #include "harness/measure/disk_need.h"
-#include "harness/measure/roofline_columns.h"
 #include "harness/measure/roofline_tasks.h"
 #include "harness/measure/tier_columns.h"
 #include "harness/measure/time_columns.h"
@@ -21,46 +17,37 @@
 namespace kv::measure {
 namespace {
 
-constexpr const char* kTierNames[] = {"hot", "warm"};
-
 // Makes a repetition last some milliseconds.
-int reads_of_a_repetition(int64_t bytes) {
-  return static_cast<int>(std::clamp<int64_t>((16 << 20) / std::max<int64_t>(1, bytes), 1, 100));
-}
+int reads_of_a_repetition(int64_t bytes) { return reads_of(16 << 20, bytes, 1, 100); }
 
-}  // namespace
-
-// Reads the rows of one tier in memory and nothing else, or attends to them.
-class TierRowsTask : public CellTask {
+// The rows of a cell in one tier in memory.
+class TierRows {
  public:
-  enum class What { kRead, kAttend };
-  TierRowsTask(Cell& cell, Tier tier, What what, int64_t bytes)
-      : CellTask(cell), tier_(tier), what_(what), bytes_(bytes) {}
+  TierRows(Cell& cell, Tier tier) : cell_(cell), tier_(tier) {}
 
-  std::string name() const override {
-    return cell_.key + (what_ == What::kRead ? " read " : " attend ") + kTierNames[static_cast<int>(tier_)];
+  std::vector<cpu::Stretch> stretches() {
+    find_spans();
+    std::vector<cpu::Stretch> rows;
+    for (const std::vector<Span>& own : spans_) {
+      for (const Span& span : own) add_span(span, cell_.cache->shape(), rows);
+    }
+    return rows;
   }
-  int iterations() const override { return reads_of_a_repetition(bytes_); }
-
-  // The rows may have moved since the last repetition.
-  void begin(int) override {
-    find_rows();
-    if (what_ == What::kAttend) find_problems();
-    reads_.warm_up([&] { return work(); });
+  // Finds what attend() computes, and returns the bytes of its rows.
+  int64_t find_problems() {
+    const int64_t bytes = total_bytes(stretches());
+    set_problems();
+    return bytes;
   }
-  double run() override {
-    if (what_ == What::kAttend) return reads_.run(bytes_, [&] { return work(); });
-    return reads_.run_in_turn(bytes_,
-                              [&](cpu::ReadOrder order) { return cpu::read_stretches(parts_, order); });
+  uint64_t attend() {
+    kv::attend(problems_, cell_.cache->shape().head_dim, workspace_.data());
+    return 0;
   }
-  void end() override {}
-  double gbps() const { return reads_.gbps(); }
 
  private:
-  // Finds the spans of this tier, head by head, and their stretches.
-  void find_rows() {
+  // Head by head.
+  void find_spans() {
     spans_.clear();
-    rows_.clear();
     const CacheShape& shape = cell_.cache->shape();
     for (const SequenceId id : cell_.ids) {
       for (int layer = 0; layer < shape.layers; ++layer) {
@@ -72,16 +59,10 @@ class TierRowsTask : public CellTask {
         }
       }
     }
-    for (const std::vector<Span>& own : spans_) {
-      for (const Span& span : own) add_span(span, cell_.cache->shape(), rows_);
-    }
-    parts_ = cpu::share_out(rows_, static_cast<size_t>(omp_get_max_threads()));
-    bytes_ = 0;
-    for (const cpu::Stretch& stretch : rows_) bytes_ += static_cast<int64_t>(stretch.bytes);
   }
 
   // One query a query head; its values do not affect the time.
-  void find_problems() {
+  void set_problems() {
     const CacheShape& shape = cell_.cache->shape();
     const int64_t values = int64_t{shape.group()} * shape.head_dim;
     q_.resize(static_cast<size_t>(values));
@@ -102,30 +83,20 @@ class TierRowsTask : public CellTask {
     if (workspace_.size() < bytes) workspace_ = Block(scratch_, bytes, ByteKind::kWorkspace);
   }
 
-  uint64_t work() {
-    if (what_ == What::kRead) return cpu::read_stretches(parts_);
-    attend(problems_, cell_.cache->shape().head_dim, workspace_.data());
-    return 0;
-  }
-
+  Cell& cell_;
   const Tier tier_;
-  const What what_;
-  int64_t bytes_;
   std::vector<std::vector<Span>> spans_;  // [sequences, layers, kv_heads]
-  std::vector<cpu::Stretch> rows_;
-  std::vector<std::span<const cpu::Stretch>> parts_;  // by thread
   memory::Ledger scratch_;
   Block workspace_;
   std::vector<float> q_, out_;
   std::vector<HeadQueries> problems_;
-  TimedReads reads_;
 };
 
 // Reads a file in the same folder from beginning to end as the cache reads its own: opened alike, requests of the
 // same size, as many in flight. The bytes are not used.
-class DiskReadTask : public CellTask {
+class FileReads {
  public:
-  DiskReadTask(Cell& cell, int64_t bytes, int64_t mean_request) : CellTask(cell) {
+  FileReads(const Cell& cell, int64_t bytes, int64_t mean_request) {
     const int64_t request_bytes = SpillFile::aligned(mean_request);
     const TierSettings tiers = *tier_settings(*spec_with_tiers(cell.spec));
     file_.emplace(ledger_, tiers.folder, tiers.direct_io, request_bytes, tiers.link_gbps);
@@ -139,22 +110,15 @@ class DiskReadTask : public CellTask {
     for (const int64_t slot : slots_) file_->write(slot, from);
     bytes_ = slots * request_bytes;
   }
-
-  std::string name() const override { return cell_.key + " read disk"; }
-  int iterations() const override { return std::min(20, reads_of_a_repetition(bytes_)); }
-  void begin(int) override {}
-  double run() override {
-    return reads_.run(bytes_, [&] {
-      ReadAhead::Run run(*ahead_, slots_);
-      for (size_t i = 0; i < slots_.size(); ++i) {
-        run.next();
-        run.give_back();
-      }
-      return uint64_t{0};
-    });
+  int64_t bytes() const { return bytes_; }
+  uint64_t read() {
+    ReadAhead::Run run(*ahead_, slots_);
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      run.next();
+      run.give_back();
+    }
+    return 0;
   }
-  void end() override {}
-  double gbps() const { return reads_.gbps(); }
 
  private:
   memory::Ledger ledger_;
@@ -162,38 +126,35 @@ class DiskReadTask : public CellTask {
   std::optional<ReadAhead> ahead_;
   std::vector<int64_t> slots_;
   int64_t bytes_ = 0;
-  TimedReads reads_;
 };
 
-namespace {
+std::unique_ptr<BandwidthTask> disk_task(Cell& cell, int64_t bytes, int64_t mean_request) {
+  const auto file = std::make_shared<FileReads>(cell, bytes, mean_request);
+  return std::make_unique<BandwidthTask>(
+      &cell, Reads{.iterations = std::min(20, reads_of_a_repetition(file->bytes())),
+                   .find = [file] { return file->bytes(); },
+                   .read = [file](cpu::ReadOrder) { return file->read(); },
+                   .warm_up = false});
+}
 
-// Over all requests of a repetition; median of the repetitions.
-results::Number disk_gbps(const Cell& cell) {
+// A value of the sum of a repetition's steps: median of the repetitions that read from files.
+results::Number of_repetitions(const Cell& cell, double (*of)(const StepTimes& sum)) {
   std::vector<double> all;
   for (const auto& repetition : cell.steps) {
-    double bytes = 0, us = 0;
+    StepTimes sum;
     for (const StepTimes& step : repetition) {
-      bytes += static_cast<double>(step.disk_bytes);
-      us += step.disk_us;
+      sum.disk_bytes += step.disk_bytes;
+      sum.disk_us += step.disk_us;
+      sum.disk_wait_us += step.disk_wait_us;
     }
-    if (us > 0) all.push_back(bytes / us * 1e-3);
+    if (sum.disk_us > 0) all.push_back(of(sum));
   }
   return all.empty() ? results::Number() : math::median(all);
 }
 
-// Share of the requests' time in which attention did not wait: median of the repetitions.
-results::Number hidden_share(const Cell& cell) {
-  std::vector<double> all;
-  for (const auto& repetition : cell.steps) {
-    double waited = 0, us = 0;
-    for (const StepTimes& step : repetition) {
-      waited += step.disk_wait_us;
-      us += step.disk_us;
-    }
-    if (us > 0) all.push_back(std::max(0.0, 1.0 - waited / us));
-  }
-  return all.empty() ? results::Number() : math::median(all);
-}
+double disk_gbps(const StepTimes& sum) { return static_cast<double>(sum.disk_bytes) / sum.disk_us * 1e-3; }
+// Share of the requests' time in which attention did not wait.
+double hidden_share(const StepTimes& sum) { return std::max(0.0, 1.0 - sum.disk_wait_us / sum.disk_us); }
 
 void write_share(const results::Number& gbps, const results::Number& ceiling, results::Number& share) {
   if (gbps && ceiling) share = *gbps / *ceiling;
@@ -218,12 +179,7 @@ void write_bound(results::Row& row) {
 
 }  // namespace
 
-TierTasks::TierTasks(const std::vector<Cell*>& group, std::vector<std::unique_ptr<TimedTask>>& tasks) {
-  const auto add = [&](auto task) {
-    const auto* added = task.get();
-    tasks.push_back(std::move(task));
-    return added;
-  };
+TierTasks::TierTasks(const std::vector<Cell*>& group, TimedTasks& tasks) {
   for (Cell* cell : group) {
     if (!runs(*cell) || !has_tiers(cell->spec) || cell->ledger->gpu()) continue;
     OfCell& its = cells_[cell];
@@ -231,17 +187,22 @@ TierTasks::TierTasks(const std::vector<Cell*>& group, std::vector<std::unique_pt
         cell->spec.any([](const Spec& spec) { return codec_of(spec).make(spec.codec).read_copy; });
     const int64_t bytes[] = {cell->result[kReadHotBytes].value_or(0),
                              cell->result[kReadWarmBytes].value_or(0)};
-    using What = TierRowsTask::What;
     for (const Tier tier : {Tier::kHot, Tier::kWarm}) {
       const auto t = static_cast<size_t>(tier);
       if (bytes[t] == 0) continue;
-      its.read[t] = add(std::make_unique<TierRowsTask>(*cell, tier, What::kRead, bytes[t]));
-      if (!decoded) its.attend[t] = add(std::make_unique<TierRowsTask>(*cell, tier, What::kAttend, bytes[t]));
+      const int iterations = reads_of_a_repetition(bytes[t]);
+      const auto rows = std::make_shared<TierRows>(*cell, tier);
+      its.read[t] = added(stretches_task(cell, iterations, [rows] { return rows->stretches(); }), tasks);
+      if (decoded) continue;
+      const Reads attends{.iterations = iterations,
+                          .find = [rows] { return rows->find_problems(); },
+                          .read = [rows](cpu::ReadOrder) { return rows->attend(); }};
+      its.attend[t] = added(std::make_unique<BandwidthTask>(cell, attends), tasks);
     }
     if (cell->disk_request_bytes == 0) continue;
     attempt(*cell, [&] {
-      its.disk = add(std::make_unique<DiskReadTask>(*cell, cell->result[kReadDiskBytes].value_or(0),
-                                                    cell->disk_request_bytes));
+      its.disk =
+          added(disk_task(*cell, cell->result[kReadDiskBytes].value_or(0), cell->disk_request_bytes), tasks);
     });
   }
 }
@@ -251,14 +212,16 @@ void TierTasks::write(Cell& cell) const {
   if (found == cells_.end()) return;
   const OfCell& its = found->second;
   results::Row& row = cell.result;
-  const auto gbps = [](const auto* task) { return task ? results::Number(task->gbps()) : results::Number(); };
+  const auto gbps = [](const BandwidthTask* task) {
+    return task ? results::Number(task->gbps()) : results::Number();
+  };
   row[kHotReadGbps] = gbps(its.attend[0]);
   row[kHotCeilingGbps] = gbps(its.read[0]);
   row[kWarmReadGbps] = gbps(its.attend[1]);
   row[kWarmCeilingGbps] = gbps(its.read[1]);
   row[kDiskCeilingGbps] = gbps(its.disk);
-  row[kDiskReadGbps] = disk_gbps(cell);
-  row[kDiskHiddenShare] = hidden_share(cell);
+  row[kDiskReadGbps] = of_repetitions(cell, disk_gbps);
+  row[kDiskHiddenShare] = of_repetitions(cell, hidden_share);
   write_share(row[kHotReadGbps], row[kHotCeilingGbps], row[kHotCeilingShare]);
   write_share(row[kWarmReadGbps], row[kWarmCeilingGbps], row[kWarmCeilingShare]);
   write_share(row[kDiskReadGbps], row[kDiskCeilingGbps], row[kDiskCeilingShare]);

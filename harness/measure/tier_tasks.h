@@ -3,31 +3,26 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <vector>
 
+#include "harness/measure/bandwidth_task.h"
 #include "harness/measure/cell.h"
-#include "harness/measure/timed_tasks.h"
-#include "harness/measure/timing.h"
 
 namespace kv::measure {
-
-class TierRowsTask;
-class DiskReadTask;
 
 // Tasks of a group's cells that have tiers, on the CPU. The list they were added to owns them; this object belongs to
 // one group.
 class TierTasks {
  public:
-  TierTasks(const std::vector<Cell*>& group, std::vector<std::unique_ptr<TimedTask>>& tasks);
+  TierTasks(const std::vector<Cell*>& group, TimedTasks& tasks);
   // Fills a timed cell's tier columns; its roofline must be set.
   void write(Cell& cell) const;
 
  private:
   struct OfCell {
     // Hot and warm; null if the tier holds no rows, or only rows that are attended to as a decoded copy.
-    const TierRowsTask *attend[2]{}, *read[2]{};
-    const DiskReadTask* disk = nullptr;  // null if nothing is read from a file
+    const BandwidthTask *attend[2]{}, *read[2]{};
+    const BandwidthTask* disk = nullptr;  // null if nothing is read from a file
   };
 
   std::map<const Cell*, OfCell> cells_;

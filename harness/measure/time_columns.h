@@ -1,9 +1,10 @@
-// The columns of step and prompt times, their comparison with a baseline, and disturbances.
+// The columns of step and prompt times, their comparison with a baseline, other engines and a roofline, and disturbances.
 #pragma once
 
-#include <string>
-
+#include "harness/results/cell_columns.h"
+#include "harness/results/column.h"
 #include "harness/results/estimate.h"
+#include "harness/results/table.h"
 
 namespace kv::measure {
 
@@ -101,5 +102,122 @@ inline constexpr results::NumberColumn kStateP50Us{
     "state_p50_us", "us", "linear layers' recurrence, which updates and reads their states"};
 inline constexpr results::NumberColumn kRestP50Us{"rest_p50_us", "us",
                                                   "part of a step outside projections and cache"};
+
+// Steps that verify drafts at once and truncate refused ones, beside steps of one token.
+inline constexpr results::IntegerColumn kDraftTokens{
+    "draft_tokens", "tokens", "drafts that a step verifies at once beside its own token"};
+inline constexpr results::NumberColumn kDraftAccept{
+    "draft_accept", "1", "probability that a draft is accepted if all before it were"};
+inline constexpr results::NumberColumn kDraftStaysMean{
+    "draft_stays_mean", "tokens",
+    "tokens that a draft step keeps after truncation: its own and the accepted drafts, mean"};
+inline constexpr auto kDraftStepP50Us = results::estimate<"draft_step_p50_us", "draft_step_ci_*_us">(
+    "us", "append and attention of draft_tokens + 1 tokens a sequence, and the truncation");
+inline constexpr auto kDraftRatioP50 = results::estimate<"draft_ratio_p50", "draft_ratio_ci_*">(
+    "1",
+    "time of a kept token, draft_step_p50_us / draft_stays_mean, over step_p50_us; the proposal of drafts is "
+    "excluded");
+inline constexpr results::TextColumn kDraftRefused{
+    "draft_refused", "", "reason that the cache cannot be truncated to the accepted drafts"};
+inline constexpr auto kDraftColumns = results::column_list(kDraftTokens, kDraftAccept, kDraftStaysMean,
+                                                           kDraftStepP50Us, kDraftRatioP50, kDraftRefused);
+
+inline constexpr results::IntegerColumn kRepetition{"repetition", "", "number of the repetition, from 0"};
+inline constexpr results::IntegerColumn kSample{"sample", "",
+                                                "number of the sample in its repetition, from 0"};
+inline constexpr auto kKind =
+    results::TextColumn{"kind", "",
+                        "step, prefill, cold (attention alone over rotating caches), draft (a step that "
+                        "verifies drafts), or a checkpoint run's operation"}
+        .one_of("step prefill cold draft save load freeze unfreeze fork compact");
+inline constexpr results::NumberColumn kAppendUs{"append_us", "us", "storing one token a sequence"};
+inline constexpr results::NumberColumn kViewUs{"view_us", "us", "making the kept rows readable"};
+inline constexpr results::NumberColumn kAttendUs{
+    "attend_us", "us", "attention over the kept rows; empty if the run measures the cache update alone"};
+inline constexpr results::NumberColumn kStepUs{
+    "step_us", "us", "append + view + attend + projections + state + rest, or the operation"};
+inline constexpr results::NumberColumn kProjectionsUs{"projections_us", "us", "products with weights"};
+inline constexpr results::NumberColumn kStateUs{"state_us", "us", "linear layers' recurrence"};
+inline constexpr results::NumberColumn kRestUs{"rest_us", "us", "the rest of a whole model's step"};
+inline constexpr results::NumberColumn kGpuUs{"gpu_us", "us", "attention by the GPU's own clock"};
+
+inline const results::Table kSamples{
+    "samples.csv",
+    {&results::kCell, &results::kVariant, &results::kSeqLen, &results::kBatch, &kRepetition, &kSample, &kKind,
+     &kAppendUs, &kViewUs, &kAttendUs, &kStepUs, &kProjectionsUs, &kStateUs, &kRestUs, &kGpuUs,
+     &results::kHost}};
+
+// Other engines' attention, compared with kvlab's variant of the same codec.
+inline constexpr results::TextColumn kPeer{
+    "peer", "", "name of the other engine, if the cell is another engine's; variant then has its format"};
+inline constexpr results::TextColumn kPeerVersion{"peer_version", "", "version of the engine"};
+inline constexpr results::TextColumn kPeerSettings{"peer_settings", "", "settings of the engine"};
+inline constexpr results::NumberColumn kPeerTolerance{
+    "peer_tolerance", "1",
+    "largest err_kernel_rel_l2 of a cell that has not failed, stated by the peer's file"};
+inline constexpr results::IntegerColumn kPeerBytesReported{
+    "peer_bytes_reported", "bytes", "size of the engine's cache, as the engine reports it"};
+inline constexpr results::IntegerColumn kPeerBytesResident{
+    "peer_bytes_resident", "bytes",
+    "resident memory added to the engine's process by making and filling the cache"};
+inline constexpr results::TextColumn kPeerVersus{
+    "peer_versus", "", "kvlab's variant of the same bits, the baseline of peer_ratio_p50"};
+inline constexpr auto kPeerRatioP50 = results::estimate<"peer_ratio_p50", "peer_ratio_ci_*">(
+    "1", "step_p50_us / step_p50_us of peer_versus",
+    "95 % interval (over repetitions; results/README.md has the formula)");
+inline constexpr auto kPeerColdRatioP50 = results::estimate<"peer_cold_ratio_p50", "peer_cold_ratio_ci_*">(
+    "1", "cold_attend_p50_us / cold_attend_p50_us of peer_versus");
+inline constexpr auto kPeerColumns =
+    results::column_list(kPeer, kPeerVersion, kPeerSettings, kPeerTolerance, kPeerBytesReported,
+                         kPeerBytesResident, kPeerVersus, kPeerRatioP50, kPeerColdRatioP50);
+
+inline constexpr results::NumberColumn kCeilingGbps{
+    "ceiling_gbps", "GB/s",
+    "measured read bandwidth: reading the same rows, repeatedly, and nothing else, the fastest of several "
+    "orders (for rows copied before each read or in files: the same number of other bytes)"};
+inline constexpr results::NumberColumn kCeilingShare{
+    "ceiling_share", "1", "share of measured read bandwidth: read_gbps / ceiling_gbps"};
+inline constexpr results::IntegerColumn kMultiplyAdds{
+    "multiply_adds", "",
+    "multiply-adds of one attend: 2 * head_dim for each query head and row that it keeps"};
+inline constexpr results::NumberColumn kMultiplyAddPeakPerS{
+    "multiply_add_peak_per_s", "1/s",
+    "measured peak, in registers, of the kernel's multiply-add instructions"};
+inline constexpr results::NumberColumn kMultiplyAddPeakSpread{
+    "multiply_add_peak_spread", "1",
+    "fastest over slowest repetition of the multiply-add peak: above 1 if the clock changed or another "
+    "tenant used the core"};
+inline constexpr auto kBound =
+    results::TextColumn{"bound", "",
+                        "side of the roofline that takes longer: memory (bytes read at ceiling_gbps) or "
+                        "compute (multiply_adds at their peak)"}
+        .one_of("memory compute");
+inline constexpr results::NumberColumn kBoundUs{"bound_us", "us", "roofline of one attend: its least time"};
+inline constexpr results::NumberColumn kBoundShare{"bound_share", "1",
+                                                   "share of the roofline: bound_us / attend_p50_us"};
+inline constexpr auto kRooflineColumns =
+    results::column_list(kCeilingGbps, kCeilingShare, kMultiplyAdds, kMultiplyAddPeakPerS,
+                         kMultiplyAddPeakSpread, kBound, kBoundUs, kBoundShare);
+
+inline constexpr results::NumberColumn kColdReadGbps{
+    "cold_read_gbps", "GB/s",
+    "cold read rate: the bytes of read_gbps / cold_attend_p50_us, or with device = cuda / gpu_p50_us"};
+inline constexpr results::NumberColumn kColdCeilingGbps{
+    "cold_ceiling_gbps", "GB/s",
+    "measured read bandwidth over more than twice the last-level cache; on a GPU over 16 times its L2, the "
+    "best of several shapes"};
+inline constexpr results::NumberColumn kColdCeilingShare{"cold_ceiling_share", "1",
+                                                         "cold_read_gbps / cold_ceiling_gbps"};
+inline constexpr auto kColdBound =
+    results::TextColumn{"cold_bound", "",
+                        "side of the roofline that takes longer for cold_attend_p50_us, at "
+                        "cold_ceiling_gbps: memory or compute"}
+        .one_of("memory compute");
+inline constexpr results::NumberColumn kColdBoundUs{"cold_bound_us", "us",
+                                                    "roofline of one attend on cold rows: its least time"};
+inline constexpr results::NumberColumn kColdBoundShare{"cold_bound_share", "1",
+                                                       "cold_bound_us / cold_attend_p50_us"};
+inline constexpr auto kColdRooflineColumns = results::column_list(
+    kColdReadGbps, kColdCeilingGbps, kColdCeilingShare, kColdBound, kColdBoundUs, kColdBoundShare);
 
 }  // namespace kv::measure

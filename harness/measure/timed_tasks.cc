@@ -1,103 +1,81 @@
 #include "harness/measure/timed_tasks.h"
 
-#include <algorithm>
-#include <optional>
+#include <memory>
 
-#include "harness/measure/sample_columns.h"
 #include "harness/memory/machine.h"
 
 namespace kv::measure {
 namespace {
 
-// Decode steps on a fork of the base sequences: every repetition starts from the same state.
-class StepTask : public CellTask {
+class SampledTask : public CellTask {
  public:
-  StepTask(Cell& cell, workload::TokenFeed& feed, int64_t base, int64_t steps,
-           results::ResultsFolder& results)
-      : CellTask(cell), feed_(feed), base_(base), steps_(steps), results_(results) {}
+  SampledTask(Cell& cell, Samples& samples, Sampling sampling, results::ResultsFolder& results)
+      : CellTask(&cell), cell_(cell), samples_(samples), its_(std::move(sampling)), results_(results) {}
 
-  std::string name() const override { return cell_.key; }
-  int iterations() const override { return static_cast<int>(steps_); }
-
+  int iterations() const override { return its_.is_one_run ? 1 : static_cast<int>(its_.steps); }
   void begin(int repetition) override {
     repetition_ = repetition;
-    token_ = base_;
     times_.clear();
-    for (const SequenceId id : cell_.ids) forks_.push_back(cell_.cache->fork(id));
-    if (has_tiers(cell_.spec)) device_before_ = memory::device_read_bytes();
+    if (its_.begin) its_.begin();
   }
-
   double run() override {
-    const StepTimes times = cell_.step(feed_, token_++, forks_, true);
-    times_.push_back(times);
-    return times.step_us() * 1e-6;
+    double us = 0.0;
+    for (int64_t i = 0; i < (its_.is_one_run ? its_.steps : 1); ++i) {
+      times_.push_back(its_.step());
+      us += times_.back().step_us();
+    }
+    return us * 1e-6;
   }
-
-  // Bytes that devices delivered cannot be taken back.
   bool discard() override {
-    if (has_tiers(cell_.spec)) return false;
-    release();
-    return true;
+    if (its_.repeats && its_.end) its_.end(times_);
+    return its_.repeats;
   }
-
   void end() override {
-    if (has_tiers(cell_.spec)) count_device_reads();
-    release();
+    if (its_.end) its_.end(times_);
     std::vector<results::Row> rows;
     for (size_t i = 0; i < times_.size(); ++i) {
-      results::Row row = sample_of(cell_, repetition_, i, "step");
-      row[kAppendUs] = times_[i].append_us;
-      row[kViewUs] = times_[i].view_us;
-      row[kAttendUs] = times_[i].attend_us;
-      row[kStepUs] = times_[i].step_us();
-      rows.push_back(std::move(row));
+      results::Row& row = rows.emplace_back(results::row_of(cell_.result));
+      row[kRepetition] = repetition_;
+      row[kSample] = static_cast<int64_t>(i);
+      row[kKind] = its_.kind;
+      its_.write(cell_, times_[i], i, row);
     }
-    results_.add(kSamples, rows);
-    cell_.steps.push_back(times_);
+    results_.add(*its_.table, rows);
+    samples_.push_back(times_);
+  }
+  void record_disturbance(int discarded, std::optional<double> share) override {
+    if (!its_.is_elsewhere) CellTask::record_disturbance(discarded, share);
   }
 
  private:
-  void release() {
-    for (const SequenceId id : forks_) cell_.cache->release(id);
-    forks_.clear();
-  }
-
-  void count_device_reads() {
-    for (const StepTimes& step : times_) cell_.timed_disk_bytes += step.disk_bytes;
-    const std::optional<int64_t> now = memory::device_read_bytes();
-    if (now && device_before_ && cell_.timed_device_bytes)
-      *cell_.timed_device_bytes += *now - *device_before_;
-    else
-      cell_.timed_device_bytes.reset();
-  }
-
-  std::optional<int64_t> device_before_;
-  workload::TokenFeed& feed_;
-  const int64_t base_, steps_;
+  const Cell& cell_;
+  Samples& samples_;
+  const Sampling its_;
   results::ResultsFolder& results_;
-  std::vector<SequenceId> forks_;
   std::vector<StepTimes> times_;
-  int64_t token_ = 0;
   int repetition_ = 0;
 };
+
+void count_device_reads(Cell& cell, std::span<const StepTimes> times, const std::optional<int64_t>& before) {
+  for (const StepTimes& step : times) cell.timed_disk_bytes += step.disk_bytes;
+  const std::optional<int64_t> now = memory::device_read_bytes();
+  if (now && before && cell.timed_device_bytes)
+    *cell.timed_device_bytes += *now - *before;
+  else
+    cell.timed_device_bytes.reset();
+}
 
 bool shares_storage(Cache& cache, SequenceId a, SequenceId b) {
   const std::vector<Span> first = cache.spans(a, 0, 0), second = cache.spans(b, 0, 0);
   return !first.empty() && !second.empty() && first[0].k.data == second[0].k.data;
 }
 
-// Attention alone, each time over another copy of the cache, so that its rows have left the last-level cache. A GPU
+// Copies of a cell's cache, of which each attend reads another, so that its rows have left the last-level cache. A GPU
 // times itself: uploads before the launches and fetches after them are not timed.
-class ColdTask : public CellTask {
+class ColdCopies {
  public:
-  ColdTask(Cell& cell, workload::TokenFeed& feed, int64_t tokens, int attends, int replicas,
-           results::ResultsFolder& results)
-      : CellTask(cell),
-        feed_(feed),
-        tokens_(tokens),
-        attends_(attends),
-        results_(results),
-        ledger_(INT64_MAX, cell.ledger->gpu()) {
+  ColdCopies(Cell& cell, workload::TokenFeed& feed, int64_t tokens, int replicas)
+      : cell_(cell), feed_(feed), tokens_(tokens), ledger_(INT64_MAX, cell.ledger->gpu()) {
     ModelShape shape(cell.cache->shape(), cell.kinds, cell.linear);
     shape.max_sequences = replicas * feed.sequences();
     shape.max_tokens = tokens;
@@ -107,15 +85,7 @@ class ColdTask : public CellTask {
     ledger_.time_gpu();
   }
 
-  std::string name() const override { return cell_.key + " cold"; }
-  int iterations() const override { return attends_; }
-
-  void begin(int repetition) override {
-    repetition_ = repetition;
-    times_.clear();
-  }
-
-  double run() override {
+  StepTimes attend() {
     const std::vector<SequenceId>& ids = ids_[next_++ % ids_.size()];
     GpuTime* const gpu = ledger_.gpu_time();
     if (gpu) gpu->us = 0.0;
@@ -127,21 +97,7 @@ class ColdTask : public CellTask {
       cache_->attend(layer, inputs);
       seconds += watch.lap();
     }
-    times_.push_back(gpu ? gpu->us : seconds * 1e6);
-    return times_.back() * 1e-6;
-  }
-
-  bool discard() override { return true; }
-
-  void end() override {
-    std::vector<results::Row> rows;
-    for (size_t i = 0; i < times_.size(); ++i) {
-      results::Row row = sample_of(cell_, repetition_, i, "cold");
-      (cell_.on_gpu() ? row[kGpuUs] : row[kAttendUs]) = times_[i];
-      rows.push_back(std::move(row));
-    }
-    results_.add(kSamples, rows);
-    cell_.cold_us.push_back(times_);
+    return {.attend_us = gpu ? gpu->us : seconds * 1e6};
   }
 
  private:
@@ -178,48 +134,98 @@ class ColdTask : public CellTask {
     return true;
   }
 
+  Cell& cell_;
   workload::TokenFeed& feed_;
   const int64_t tokens_;
-  const int attends_;
-  results::ResultsFolder& results_;
   memory::Ledger ledger_;
   std::unique_ptr<Cache> cache_;
   std::vector<std::vector<SequenceId>> ids_;  // [replicas][sequences]
   size_t next_ = 0;
-  std::vector<double> times_;
-  int repetition_ = 0;
 };
 
 }  // namespace
 
 void CellTask::handle_exception() {
-  cell_.steps.clear();
-  cell_.cold_us.clear();
-  cell_.draft_us.clear();
-  mark_exception(cell_);
+  if (!cell_) throw;
+  cell_->steps.clear();
+  cell_->cold.clear();
+  mark_exception(*cell_);
 }
 
-void CellTask::take(int discarded, std::optional<double> disturbed_share) {
-  if (disturbed_share) cell_.disturbed_shares.push_back(*disturbed_share);
-  cell_.discarded += discarded;
+void CellTask::record_disturbance(int discarded, std::optional<double> share) {
+  if (!cell_) return;
+  if (share) cell_->disturbed_shares.push_back(*share);
+  cell_->discarded += discarded;
 }
 
-results::Row sample_of(const Cell& cell, int repetition, size_t sample, const char* kind) {
-  results::Row row = results::row_of(cell.result);
-  row[kRepetition] = repetition;
-  row[kSample] = static_cast<int64_t>(sample);
-  row[kKind] = kind;
-  return row;
+void write_whole(const Cell&, const StepTimes& times, size_t, results::Row& row) {
+  row[kStepUs] = times.step_us();
+}
+
+void write_parts(const Cell& cell, const StepTimes& times, size_t step, results::Row& row) {
+  row[kAppendUs] = times.append_us;
+  row[kViewUs] = times.view_us;
+  row[kAttendUs] = times.attend_us;
+  write_whole(cell, times, step, row);
+}
+
+void write_attention(const Cell& cell, const StepTimes& times, size_t, results::Row& row) {
+  (cell.on_gpu() ? row[kGpuUs] : row[kAttendUs]) = times.step_us();
+}
+
+std::unique_ptr<TimedTask> sampled(Cell& cell, Samples& samples, Sampling sampling,
+                                   results::ResultsFolder& results) {
+  return std::make_unique<SampledTask>(cell, samples, std::move(sampling), results);
+}
+
+std::vector<SequenceId> forks_of(Cell& cell) {
+  std::vector<SequenceId> forks;
+  for (const SequenceId id : cell.ids) forks.push_back(cell.cache->fork(id));
+  return forks;
+}
+
+void release_all(Cell& cell, std::vector<SequenceId>& ids) {
+  for (const SequenceId id : ids) cell.cache->release(id);
+  ids.clear();
 }
 
 std::unique_ptr<TimedTask> step_task(Cell& cell, workload::TokenFeed& feed, int64_t base, int64_t steps,
                                      results::ResultsFolder& results) {
-  return std::make_unique<StepTask>(cell, feed, base, steps, results);
+  struct Repetition {
+    std::vector<SequenceId> forks;
+    int64_t token;
+    std::optional<int64_t> device_before;
+  };
+  const auto now = std::make_shared<Repetition>();
+  const bool tiered = has_tiers(cell.spec);  // bytes that devices delivered cannot be taken back
+  const auto begin = [=, &cell] {
+    *now = {forks_of(cell), base, tiered ? memory::device_read_bytes() : std::nullopt};
+  };
+  const auto end = [=, &cell](std::span<const StepTimes> times) {
+    if (tiered) count_device_reads(cell, times, now->device_before);
+    release_all(cell, now->forks);
+  };
+  return sampled(cell, cell.steps,
+                 {.kind = "step",
+                  .steps = steps,
+                  .step = [=, &cell, &feed] { return cell.step(feed, now->token++, now->forks, true); },
+                  .begin = begin,
+                  .end = end,
+                  .repeats = !tiered,
+                  .write = write_parts},
+                 results);
 }
 
 std::unique_ptr<TimedTask> cold_task(Cell& cell, workload::TokenFeed& feed, int64_t tokens, int attends,
                                      int replicas, results::ResultsFolder& results) {
-  return std::make_unique<ColdTask>(cell, feed, tokens, attends, replicas, results);
+  const auto copies = std::make_shared<ColdCopies>(cell, feed, tokens, replicas);
+  return sampled(cell, cell.cold,
+                 {.kind = "cold",
+                  .steps = attends,
+                  .step = [copies] { return copies->attend(); },
+                  .repeats = true,
+                  .write = write_attention},
+                 results);
 }
 
 }  // namespace kv::measure

@@ -1,33 +1,60 @@
-// Timed tasks of a cell: decode steps, and attention on cold caches.
+// Timed tasks of a cell: steps of any kind, decode steps, and attention on cold caches.
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <optional>
-#include <vector>
+#include <span>
 
 #include "harness/measure/cell.h"
+#include "harness/measure/time_columns.h"
 #include "harness/measure/timing.h"
 #include "harness/results/results_folder.h"
 #include "harness/workload/token_feed.h"
 
 namespace kv::measure {
 
-// A task of one cell: an exception ends that cell only.
+// A task of one cell: an exception ends that cell only. Without a cell it ends the run.
 class CellTask : public TimedTask {
  public:
-  explicit CellTask(Cell& cell) : cell_(cell) {}
-  bool goes_on() const override { return runs(cell_); }
+  explicit CellTask(Cell* cell) : cell_(cell) {}
+  bool is_active() const override { return !cell_ || runs(*cell_); }
   void handle_exception() override;
-  void take(int discarded, std::optional<double> disturbed_share) override;
+  void record_disturbance(int discarded, std::optional<double> share) override;
 
- protected:
-  Cell& cell_;
+ private:
+  Cell* const cell_;
 };
 
-results::Row sample_of(const Cell& cell, int repetition, size_t sample, const char* kind);
+// Write a step's times into its row: the whole alone, a cache's parts besides, or attention alone.
+void write_whole(const Cell& cell, const StepTimes& times, size_t step, results::Row& row);
+void write_parts(const Cell& cell, const StepTimes& times, size_t step, results::Row& row);
+void write_attention(const Cell& cell, const StepTimes& times, size_t step, results::Row& row);
 
-// Decode steps base … base + steps - 1 on forks of the cell's sequences: every repetition starts from the same state.
+// The parts of a repetition of timed steps.
+struct Sampling {
+  const char* kind;  // in the table
+  int64_t steps;     // of a repetition
+  std::function<StepTimes()> step;
+  std::function<void()> begin = {};
+  std::function<void(std::span<const StepTimes>)> end = {};  // also of a repetition that is discarded
+  bool repeats = false;                                      // a repetition can be discarded and taken again
+  bool is_elsewhere = false;                                 // another process's threads do the work
+  bool is_one_run = false;                                   // a repetition is one run of all its steps
+  const results::Table* table = &kSamples;
+  std::function<void(const Cell& cell, const StepTimes& times, size_t step, results::Row& row)> write =
+      write_whole;
+};
+
+// Appends each repetition's times to `samples`, and their rows to the table.
+std::unique_ptr<TimedTask> sampled(Cell& cell, Samples& samples, Sampling sampling,
+                                   results::ResultsFolder& results);
+
+// Forks of a cell's sequences, so that every repetition starts from the same state.
+std::vector<SequenceId> forks_of(Cell& cell);
+void release_all(Cell& cell, std::vector<SequenceId>& ids);
+
+// Decode steps base … base + steps - 1 on forks of the cell's sequences.
 std::unique_ptr<TimedTask> step_task(Cell& cell, workload::TokenFeed& feed, int64_t base, int64_t steps,
                                      results::ResultsFolder& results);
 

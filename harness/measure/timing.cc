@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <exception>
-#include <vector>
+#include <string>
 
 #include "harness/measure/noise.h"
 
@@ -39,7 +39,8 @@ void take_repetition(TimedTask& task, int repetition, const std::function<bool()
       continue;
     }
     task.end();
-    return task.take(static_cast<int>(discarded), waits.counts() ? std::optional(share) : std::nullopt);
+    return task.record_disturbance(static_cast<int>(discarded),
+                                   waits.counts() ? std::optional(share) : std::nullopt);
   }
 }
 
@@ -57,8 +58,7 @@ void initialize_once() {
 
 }  // namespace
 
-bool run_interleaved(std::span<const std::unique_ptr<TimedTask>> tasks, int repetitions,
-                     const std::function<bool()>& stop) {
+bool run_interleaved(const TimedTasks& tasks, int repetitions, const std::function<bool()>& stop) {
   if (tasks.empty()) return true;  // Google Benchmark would complain on the terminal
   initialize_once();
   std::exception_ptr failure;
@@ -67,7 +67,7 @@ bool run_interleaved(std::span<const std::unique_ptr<TimedTask>> tasks, int repe
   for (size_t i = 0; i < tasks.size(); ++i) {
     const auto body = [&, i](benchmark::State& state) {
       stopped = stopped || stop();
-      bool ended = stopped || failure || !tasks[i]->goes_on();
+      bool ended = stopped || failure || !tasks[i]->is_active();
       const auto attempt = [&](const auto& part) {
         if (ended) return;
         try {
@@ -85,7 +85,7 @@ bool run_interleaved(std::span<const std::unique_ptr<TimedTask>> tasks, int repe
       // Google Benchmark wants as many iterations as were registered. The tasks have the times.
       for (auto _ : state) state.SetIterationTime(1e-9);
     };
-    benchmark::RegisterBenchmark(tasks[i]->name().c_str(), body)
+    benchmark::RegisterBenchmark("timed", body)
         ->Iterations(tasks[i]->iterations())
         ->Repetitions(repetitions)
         ->UseManualTime();

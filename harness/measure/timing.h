@@ -6,8 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
-#include <string>
+#include <vector>
 
 namespace kv::measure {
 
@@ -15,12 +14,11 @@ namespace kv::measure {
 class TimedTask {
  public:
   virtual ~TimedTask() = default;
-  virtual std::string name() const = 0;
   virtual int iterations() const = 0;
   virtual void begin(int repetition) = 0;
   virtual double run() = 0;  // seconds
   virtual void end() = 0;
-  virtual bool goes_on() const { return true; }  // false: skips its remaining repetitions
+  virtual bool is_active() const { return true; }  // false: skips its remaining repetitions
   // Called while an exception of begin, run or end is handled. An exception from here ends all tasks.
   virtual void handle_exception() { throw; }
 
@@ -28,7 +26,7 @@ class TimedTask {
   virtual bool discard() { return false; }
   // Called after end(): how often the repetition was discarded, and the share of its runs that were disturbed even so;
   // empty where the kernel does not say.
-  virtual void take(int /*discarded*/, std::optional<double> /*disturbed_share*/) {}
+  virtual void record_disturbance(int /*discarded*/, std::optional<double> /*share*/) {}
 };
 
 // A run is disturbed if this process's threads waited for a processor for this share of its time.
@@ -42,8 +40,8 @@ inline constexpr int kDiscardsForEach = 2;
 
 // Runs all repetitions of all tasks in random order. Asks `stop` between any two; true ends the run, and the function
 // returns false. An exception that a task does not handle ends the run and is rethrown.
-bool run_interleaved(std::span<const std::unique_ptr<TimedTask>> tasks, int repetitions,
-                     const std::function<bool()>& stop);
+using TimedTasks = std::vector<std::unique_ptr<TimedTask>>;
+bool run_interleaved(const TimedTasks& tasks, int repetitions, const std::function<bool()>& stop);
 
 class Stopwatch {
  public:

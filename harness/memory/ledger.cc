@@ -155,6 +155,23 @@ void Ledger::count_disk_wait(double seconds) noexcept {
   disk_reads_.waited += seconds;
 }
 
+void Ledger::count_call(double seconds) noexcept {
+  const std::lock_guard lock(mutex_);
+  ++calls_.count;
+  calls_.seconds += seconds;
+}
+
+void Ledger::count_codes(int64_t values, int64_t bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  calls_.coded_values += values;
+  calls_.code_bytes += bytes;
+}
+
+Ledger::Calls Ledger::calls() const {
+  const std::lock_guard lock(mutex_);
+  return calls_;
+}
+
 Ledger::DiskReads Ledger::disk_reads() const {
   const std::lock_guard lock(mutex_);
   return disk_reads_;

@@ -40,6 +40,8 @@ class Ledger : public Memory {
   void count_disk(int64_t bytes) noexcept override;
   void count_disk_read(int64_t bytes, double seconds) noexcept override;
   void count_disk_wait(double seconds) noexcept override;
+  void count_call(double seconds) noexcept override;
+  void count_codes(int64_t values, int64_t bytes) noexcept override;
 
   Count payload() const { return at(ByteKind::kPayload); }
   Count metadata() const { return at(ByteKind::kMetadata); }
@@ -55,6 +57,13 @@ class Ledger : public Memory {
     double waited = 0.0;   // the part during which attention waited
   };
   DiskReads disk_reads() const;
+  // Calls of users' functions since the ledger began.
+  struct Calls {
+    int64_t count = 0;
+    double seconds = 0.0;
+    int64_t coded_values = 0, code_bytes = 0;
+  };
+  Calls calls() const;
   // Payload and metadata by tier; bytes without a tier count as hot.
   TierBytes tiers() const;
   // The tier of the payload or metadata at this address; none for workspace and for blocks not held.
@@ -88,6 +97,7 @@ class Ledger : public Memory {
   Count counts_[3];
   Count disk_, device_;
   DiskReads disk_reads_;
+  Calls calls_;
   int64_t warm_bytes_ = 0;  // payload and metadata
   int64_t copied_bytes_ = 0;
   int64_t allocator_bytes_ = 0;  // only take and give_back write it

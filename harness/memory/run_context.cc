@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 
 #include "kernels/cpu/isa.h"
 #include "kernels/cuda/gpu.h"
@@ -20,7 +19,7 @@ namespace {
 std::unique_ptr<cuda::Gpu> open_device(std::string_view name) {
   if (name == "cpu") return nullptr;
   if (name == "cuda") return cuda::open_gpu();
-  throw std::invalid_argument("no device '" + std::string(name) + "'; there are: cpu, cuda");
+  throw std::invalid_argument("no device '" + std::string(name) + "'; known: cpu, cuda");
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 
 #include "harness/model/codebooks.h"
 #include "harness/model/step_parts.h"
-#include "variants/cache/cache.h"
 #include "variants/cache/compatibility.h"
 #include "variants/cache/spec.h"
 
@@ -72,16 +71,16 @@ void check_window(const ModelConfig& config, const Cache& cache) {
     if (window == 0 || tokens <= window || !retention_of(cache.spec(layer)).keeps_all) continue;
     const Spec& spec = cache.spec(layer);
     throw std::invalid_argument(config.viewer(layer) + " sees the last " + std::to_string(window) +
-                                " tokens, but '" + spec.print() + "' shows it all of " +
-                                std::to_string(tokens) + ": give it ring(window=" + std::to_string(window) +
-                                "), or shorter sequences");
+                                " tokens, but '" + spec.print() + "' shows it all " + std::to_string(tokens) +
+                                "; give the layer ring(window=" + std::to_string(window) +
+                                "), or shorten the sequences");
   }
 }
 
 void check_rotation(const ModelConfig& config, const LayerSpecs& specs) {
   if (!rotates_at_read(specs)) return;
   const auto refuse = [&](const std::string& why) {
-    throw std::invalid_argument(why + ": '" + specs.print() + "' needs to be without positions=cache");
+    throw std::invalid_argument(why + ": leave positions=cache out of '" + specs.print() + "'");
   };
   if (!config.rotary) refuse("the model's positions are learned, not rotary");
   for (int layer = 0; layer < config.layers; ++layer) {
@@ -129,6 +128,7 @@ std::vector<float> CachedModel::step(std::span<const int> ids, int64_t n, Model:
 struct CachedModel::Company {
   std::span<CachedModel* const> models;
   int64_t each;  // rows of a group
+  bool first_answers;
   const std::function<void()>& after_layer;
   std::vector<Alike> groups = {};
   std::vector<int> tokens = {};
@@ -157,7 +157,18 @@ struct CachedModel::Company {
     }
   }
 
-  // Calls work(model, first of its rows, its answer) for each model, whose answer has `values` values; see part().
+  // The first model's answer as that of every group.
+  void repeat_first(int64_t heads, std::vector<float>& out) {
+    for (Alike& group : groups)
+      std::erase_if(group, [&](size_t m) { return models[m]->failure_ != nullptr; });
+    const auto a_head = std::ssize(answers.front()) / heads;
+    out.clear();
+    for (auto head = answers.front().begin(); head != answers.front().end(); head += a_head) {
+      for (size_t group = 0; group < groups.size(); ++group) out.insert(out.end(), head, head + a_head);
+    }
+  }
+
+  // Calls work(model, first of its rows, its answer or null) for each model, whose answer has `values` values; see part().
   std::vector<int64_t> answer(int64_t heads, int64_t values, std::vector<float>& out, const auto& work) {
     std::vector<int64_t> first(models.size());
     for (size_t group = 0; group < groups.size(); ++group) {
@@ -165,25 +176,31 @@ struct CachedModel::Company {
     }
     in_caches += each_alone(models, [&](CachedModel& m, int64_t at) {
       std::vector<float>& own = answers[static_cast<size_t>(at)];
-      own.resize(static_cast<size_t>(values));
-      work(m, first[static_cast<size_t>(at)], own.data());
+      if (!first_answers || at == 0) own.resize(static_cast<size_t>(values));
+      work(m, first[static_cast<size_t>(at)], own.empty() ? nullptr : own.data());
     });
+    if (first_answers && models.front()->failure_) std::rethrow_exception(models.front()->failure_);
     for (size_t m = 0; m < models.size(); ++m) {
       if (models[m]->failure_) answers[m].clear();
     }
     after_layer();
+    if (first_answers) {
+      repeat_first(heads, out);
+      return {};
+    }
     return part(answers, heads, each, groups, out);
   }
 };
 
 CachedModel::Together CachedModel::step_together(std::span<CachedModel* const> models,
                                                  std::span<const int> ids, int64_t n, Model::Wanted wanted,
+                                                 bool first_answers,
                                                  const std::function<void()>& after_layer) {
   const Seconds whole;
   const Model& model = models.front()->model_;
   const ModelConfig& config = model.config();
   const auto each = std::ssize(ids);
-  Company all{.models = models, .each = each, .after_layer = after_layer};
+  Company all{.models = models, .each = each, .first_answers = first_answers, .after_layer = after_layer};
   all.group(ids, n, wanted);
   const Model::Parting layers{
       .attention =
@@ -263,13 +280,16 @@ void CachedModel::recur(int layer, int64_t n, const float* projected, float* out
     cache_.step(layer, inputs);
   }
   tell(layer, inputs);
-  linear_rows_.copy_out(config.linear, weights, config.norm_epsilon, projected, out);
+  if (out) linear_rows_.copy_out(config.linear, weights, config.norm_epsilon, projected, out);
 }
 
 void CachedModel::attend(int layer, int64_t n, int64_t rows, const float* q, const float* k, const float* v,
                          float* out) {
-  const std::span<const StepInput> inputs =
-      rows_.lay_out(model_.config(), layer, step_of(ids_, n), rows, q, k, v);
+  const std::span<StepInput> inputs = rows_.lay_out(model_.config(), layer, step_of(ids_, n), rows, q, k, v);
+  if (!out) {
+    for (StepInput& in : inputs) in.out = nullptr;
+    return cache_.step(layer, inputs);
+  }
   step_cache(layer, inputs);
   tell(layer, inputs);
   rows_.copy_out(model_.config(), std::ssize(ids_) * n, out);

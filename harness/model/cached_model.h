@@ -52,12 +52,15 @@ class CachedModel : public Decoder {
   // share them as long as their caches answer with the same bits; caches and attention are each model's own. `wanted`:
   // indices into `ids`, ascending.
   //
+  // `first_answers`: the first model's answers serve all, and the other caches are given rows alone, as far as their
+  // retention can do without answering.
+  //
   // A model whose cache throws keeps the exception as its failure() and stops alone. If all have failed, throws the first
   // one's. Also throws what Model::forward throws, and what `after_layer` throws, which is called after every layer's
   // caches have answered; the models are then of no further use.
   static Together step_together(
       std::span<CachedModel* const> models, std::span<const int> ids, int64_t n, Model::Wanted wanted = {},
-      const std::function<void()>& after_layer = [] {});
+      bool first_answers = false, const std::function<void()>& after_layer = [] {});
   std::exception_ptr failure() const { return failure_; }
   // The cache has been given `tokens` tokens of each sequence by someone else.
   void follow(int64_t tokens) { tokens_ += tokens; }
@@ -81,7 +84,7 @@ class CachedModel : public Decoder {
   // Calls work(model, its index) for each that has not failed. Returns the seconds until all have done it.
   static double each_alone(std::span<CachedModel* const> models,
                            const std::function<void(CachedModel& model, int64_t at)>& work);
-  // q, k and v have `rows` rows a head, of which the first are this model's; out [q_heads, its rows, head_dim].
+  // q, k and v have `rows` rows a head, of which the first are this model's; out [q_heads, its rows, head_dim], or null.
   void attend(int layer, int64_t n, int64_t rows, const float* q, const float* k, const float* v, float* out);
   void recur(int layer, int64_t n, const float* projected, float* out);
   // Cache::step, its parts timed.

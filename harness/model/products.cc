@@ -1,15 +1,11 @@
 #include "harness/model/products.h"
 
-#include <algorithm>
 #include <stdexcept>
-#include <vector>
 
 #ifdef KVLAB_HAS_ONEDNN
 #include <omp.h>
 
 #include <dnnl.hpp>
-#else
-#include <Eigen/Core>
 #endif
 
 namespace kv::model {
@@ -36,17 +32,6 @@ bool has_isa(dnnl_cpu_isa_t isa) {
   return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & needed) == needed;
 }
 
-// The kernel for AVX2 sums six or twelve rows of x, as weights go, in another order than those that are left over.
-int64_t rows_together(int64_t /*n*/) { return has_isa(dnnl_cpu_isa_avx512_core) ? 1 : 12; }
-
-void multiply_whole(const float* x, int64_t n, const float* weights, int64_t rows, int64_t cols, float* y,
-                    int64_t y_stride) {
-  const OneThread alone;
-  if (dnnl_sgemm('N', 'T', n, rows, cols, 1.0f, x, cols, weights, cols, 0.0f, y, y_stride) != dnnl_success)
-    throw std::runtime_error("oneDNN refused a product of " + std::to_string(n) + " x " +
-                             std::to_string(cols) + " x " + std::to_string(rows));
-}
-
 }  // namespace
 
 bool can_multiply_bf16() { return has_isa(dnnl_cpu_isa_avx512_core_bf16); }
@@ -71,48 +56,20 @@ void multiply_bf16(const uint16_t* x, int64_t n, const std::byte* weights, int64
 
 std::string product_library() {
   const dnnl_version_t& v = *dnnl_version();
-  return "oneDNN " + std::to_string(v.major) + "." + std::to_string(v.minor) + "." + std::to_string(v.patch);
+  return "kvlab, bf16 by oneDNN " + std::to_string(v.major) + "." + std::to_string(v.minor) + "." +
+         std::to_string(v.patch);
 }
 
 #else
 
-namespace {
-
-// Eigen sums four rows of x in another order than those that are left over.
-int64_t rows_together(int64_t n) { return n > 4 ? 4 : 1; }
-
-void multiply_whole(const float* x, int64_t n, const float* weights, int64_t rows, int64_t cols, float* y,
-                    int64_t y_stride) {
-  using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-  using Const = Eigen::Map<const Matrix>;
-  using Strided = Eigen::Map<Matrix, Eigen::Unaligned, Eigen::OuterStride<> >;
-  Strided(y, n, rows, Eigen::OuterStride<>(y_stride)).noalias() =
-      Const(x, n, cols) * Const(weights, rows, cols).transpose();
-}
-
-}  // namespace
-
 bool can_multiply_bf16() { return false; }
 
 void multiply_bf16(const uint16_t*, int64_t, const std::byte*, int64_t, int64_t, float*, int64_t) {
-  throw std::logic_error("Eigen does not multiply bf16");
+  throw std::logic_error("this build multiplies no bf16");
 }
 
-std::string product_library() {
-  return "Eigen " + std::to_string(EIGEN_WORLD_VERSION) + "." + std::to_string(EIGEN_MAJOR_VERSION) + "." +
-         std::to_string(EIGEN_MINOR_VERSION);
-}
+std::string product_library() { return "kvlab"; }
 
 #endif
-
-void multiply(const float* x, int64_t n, const float* weights, int64_t rows, int64_t cols, float* y,
-              int64_t y_stride) {
-  const int64_t together = rows_together(n), whole = (n + together - 1) / together * together;
-  if (n == whole) return multiply_whole(x, n, weights, rows, cols, y, y_stride);
-  std::vector<float> padded(static_cast<size_t>(whole * cols)), sums(static_cast<size_t>(whole * rows));
-  std::copy_n(x, n * cols, padded.data());
-  multiply_whole(padded.data(), whole, weights, rows, cols, sums.data(), rows);
-  for (int64_t t = 0; t < n; ++t) std::copy_n(sums.data() + t * rows, rows, y + t * y_stride);
-}
 
 }  // namespace kv::model

@@ -1,4 +1,4 @@
-// Products of f32 or bf16 matrices, by the library that measured fastest (kernels/LOG.md).
+// Products of bf16 matrices, with the machine's instructions for them. kernels/cpu/weights/ has those of all other weights.
 #pragma once
 
 #include <cstddef>
@@ -7,18 +7,14 @@
 
 namespace kv::model {
 
-// y[t * y_stride + r] = sum over c of x[t, c] * weights[r, c], for x [n, cols] and weights [rows, cols]. On the calling
-// thread alone. A row's sums do not depend on its place among those of x, and from 16 rows on not on their number.
-void multiply(const float* x, int64_t n, const float* weights, int64_t rows, int64_t cols, float* y,
-              int64_t y_stride);
-
-// True if the machine has instructions for bf16 (AVX512_BF16 or AMX), and the library uses them.
+// True if the machine has instructions for bf16 (AVX512_BF16 or AMX), and oneDNN is there to use them.
 bool can_multiply_bf16();
-// The same for x and weights of bf16 numbers, with sums in f32. std::logic_error if it cannot.
+// y[t * y_stride + r] = sum over c of x[t, c] * weights[r, c], for x [n, cols] and weights [rows, cols] of bf16 numbers, with
+// sums in f32. On the calling thread alone. std::logic_error if it cannot.
 void multiply_bf16(const uint16_t* x, int64_t n, const std::byte* weights, int64_t rows, int64_t cols,
                    float* y, int64_t y_stride);
 
-// For env.json: "oneDNN 2.6.3".
+// For env.json: "kvlab, bf16 by oneDNN 2.6.3".
 std::string product_library();
 
 }  // namespace kv::model

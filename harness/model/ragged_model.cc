@@ -15,7 +15,7 @@ RaggedModel::RaggedModel(const Model& model, Cache& cache)
   for (int layer = 0; layer < model.config().layers; ++layer) {
     if (!cache.keeps_rows(layer))
       throw std::invalid_argument("layer " + std::to_string(layer) +
-                                  " is linear: requests are served by layers that keep rows alone");
+                                  " is linear; serving requests needs layers that keep K and V");
   }
   check_window(model.config(), cache);
   check_rotation(model.config(), cache.spec(0));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <vector>
 
@@ -34,6 +35,36 @@ class RaggedModel {
   Cache& cache_;
   Rotary rotary_;
   StepRows rows_;
+};
+
+// One sequence in a cache of its own, read on.
+class TextReader {
+ public:
+  // `cache` is empty.
+  TextReader(const Model& model, Cache& cache)
+      : cache_(cache), model_(model, cache), id_(cache.add_sequence()) {}
+
+  // Reads what is new of the text. Returns the logits after its last `wanted` tokens, [wanted, vocab_size].
+  std::vector<float> read(std::span<const int> text, int64_t wanted = 1) {
+    const RaggedModel::Part part{id_, tokens_, text.subspan(static_cast<size_t>(tokens_)), wanted};
+    std::vector<float> logits = model_.step({&part, 1});
+    tokens_ = std::ssize(text);
+    return logits;
+  }
+  // Forgets all but the first tokens. Throws std::invalid_argument where the cache cannot.
+  void keep(int64_t tokens) {
+    if (tokens >= tokens_) return;
+    cache_.truncate(id_, tokens);
+    tokens_ = tokens;
+  }
+  int64_t tokens() const { return tokens_; }
+  SequenceId sequence() const { return id_; }
+
+ private:
+  Cache& cache_;
+  RaggedModel model_;
+  const SequenceId id_;
+  int64_t tokens_ = 0;
 };
 
 }  // namespace kv::model

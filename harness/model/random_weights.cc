@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "harness/config/weight_shapes.h"
+#include "harness/config/parameter_count.h"
 #include "harness/math/random.h"
 #include "harness/memory/ledger.h"
 #include "harness/model/tensor_source.h"

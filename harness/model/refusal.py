@@ -21,7 +21,7 @@ def refused_failures(what: str) -> Iterator[None]:
     except (ImportError, KeyboardInterrupt, OSError, Refusal, SystemExit):
         raise
     except BaseException as error:
-        raise Refusal(f"{what}: {error}; a tokenizer.json of the `tokenizers` package is needed") from error
+        raise Refusal(f"{what}: {error}; expected a tokenizer.json of the `tokenizers` package") from error
     finally:
         os.dup2(kept, 2)
         os.close(kept)

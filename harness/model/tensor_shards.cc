@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <stdexcept>
 
 #include "harness/io/json.h"
-#include "harness/io/unread_keys.h"
+#include "harness/io/text.h"
 
 namespace kv::model {
 namespace {
@@ -20,9 +21,18 @@ std::string shape_text(std::span<const int64_t> shape) {
   return text + "]";
 }
 
-WeightMatrix::Type type_of(const io::SafetensorsFile::Tensor& t) {
-  using OfWeights = WeightMatrix::Type;
-  return t.dtype == "F32" ? OfWeights::kF32 : t.dtype == "F16" ? OfWeights::kF16 : OfWeights::kBf16;
+WeightMatrix::Type type_of(const io::SafetensorsFile::Tensor& t) { return *cpu::weight_type(t.dtype); }
+
+// The bytes of rows of blocks; nothing if a row has no whole number of blocks, or memory has no room for them.
+std::optional<int64_t> bytes_of(const std::vector<int64_t>& shape, int64_t in, cpu::WeightType type) {
+  const cpu::WeightLayout& layout = cpu::layout_of(type);
+  int64_t values = 1, bytes = 0;
+  for (const int64_t size : shape) {
+    if (size < 1 || __builtin_mul_overflow(values, size, &values)) return std::nullopt;
+  }
+  if (in % layout.values != 0 || __builtin_mul_overflow(values / layout.values, layout.bytes, &bytes))
+    return std::nullopt;
+  return bytes;
 }
 
 std::set<std::string> indexed_names(const std::string& path) {
@@ -52,11 +62,56 @@ Shards::Shards(const std::string& folder) : folder_(folder) {
       }
     }
   }
+  const fs::path index = fs::path(folder_) / "model.gguf.json";
+  if (fs::exists(index)) add_gguf(index.string());
+}
+
+void Shards::add_gguf(const std::string& index_path) {
+  const nlohmann::json index = io::read_json_object(index_path, "the index of a GGUF file");
+  gguf_ = std::make_unique<io::MappedFile>((fs::path(folder_) / "model.gguf").string());
+  try {
+    if (index.at("bytes").get<size_t>() != gguf_->bytes().size())
+      throw std::invalid_argument(gguf_->path() + " has changed since " + index_path + " was made of it");
+    for (const auto& [name, entry] : index.at("tensors").items()) place_gguf(name, entry);
+  } catch (const nlohmann::json::exception&) {
+    throw std::invalid_argument(index_path +
+                                ": it does not say of each tensor its dtype, shape and offsets; without this "
+                                "folder they are written anew");
+  }
+}
+
+void Shards::place_gguf(const std::string& name, const nlohmann::json& entry) {
+  const auto dtype = entry.at("dtype").get<std::string>();
+  const auto shape = entry.at("shape").get<std::vector<int64_t>>();
+  const auto offsets = entry.at("offsets").get<std::vector<int64_t>>();
+  const bool by_rows = entry.at("by_rows").get<bool>();
+  const auto type = cpu::weight_type(dtype);
+  const auto file = gguf_->bytes();
+  const auto parts = std::ssize(offsets);
+  const bool whole =
+      type && shape.size() >= 2 && parts > 0 && (by_rows || parts == 1) && shape.back() % parts == 0;
+  const auto bytes = whole ? bytes_of(shape, by_rows ? shape.end()[-2] : shape.back(), *type) : std::nullopt;
+  const auto inside = [&](int64_t offset) {
+    return offset >= 0 && offset <= std::ssize(file) && *bytes / parts <= std::ssize(file) - offset;
+  };
+  if (!bytes || !std::ranges::all_of(offsets, inside))
+    throw std::invalid_argument(gguf_->path() + ": tensor " + io::as_message(name) +
+                                " does not lie in it as its index says");
+  Place place{&gguf_->path(), nullptr};
+  for (size_t part = 0; by_rows && part < offsets.size(); ++part)
+    place.rows.push_back(file.data() + offsets[part]);
+  in_gguf_.push_back(std::make_unique<io::SafetensorsFile::Tensor>(io::SafetensorsFile::Tensor{
+      dtype, shape, file.subspan(static_cast<size_t>(offsets[0]), static_cast<size_t>(*bytes / parts))}));
+  place.tensor = in_gguf_.back().get();
+  if (!places_.emplace(name, place).second)
+    throw std::invalid_argument("model " + folder_ + ": tensor " + io::as_message(name) +
+                                " is in two files, " + *places_.at(name).path + " and " + gguf_->path());
 }
 
 int64_t Shards::bytes() const {
   int64_t sum = 0;
-  for (const auto& [name, place] : places_) sum += static_cast<int64_t>(place.tensor->bytes.size());
+  for (const auto& [name, place] : places_)
+    sum += static_cast<int64_t>(place.tensor->bytes.size() * std::max<size_t>(place.rows.size(), 1));
   return sum;
 }
 
@@ -77,8 +132,8 @@ std::set<std::string> Shards::file_names() const {
   return names;
 }
 
-const io::SafetensorsFile::Tensor& Shards::tensor(const std::string& name,
-                                                  const std::vector<int64_t>& shape) {
+const io::SafetensorsFile::Tensor& Shards::tensor(const std::string& name, const std::vector<int64_t>& shape,
+                                                  bool by_rows) {
   const auto found = places_.find(name);
   if (found == places_.end()) {
     throw std::invalid_argument("model " + folder_ + ": tensor " + name + " is in none of its " +
@@ -93,7 +148,10 @@ const io::SafetensorsFile::Tensor& Shards::tensor(const std::string& name,
   if (t.shape != shape)
     refuse("has the shape " + shape_text(t.shape) + ", expected " + shape_text(shape) +
            " by its config.json");
-  if (t.dtype != "F32" && t.dtype != "F16" && t.dtype != "BF16")
+  const auto type = cpu::weight_type(t.dtype);
+  if (!found->second.rows.empty() && !by_rows)
+    refuse("lies by rows, as only those that multiply from the right do");
+  if (!type || (cpu::is_blocks(*type) && shape.size() < 2))
     refuse("has the type " + t.dtype + ", expected F32, F16 or BF16");
   return t;
 }
@@ -110,10 +168,10 @@ bool Shards::differ(const std::string& a, const std::string& b) {
 void Shards::refuse_unread() const {
   for (const auto& [name, place] : places_) {
     if (place.read || io::changes_nothing("tensors", name)) continue;
-    throw std::invalid_argument(
-        "model " + *place.path + ": tensor " + name + " " + shape_text(place.tensor->shape) +
-        " is one that its config.json does not ask for, and may change logits; take it out if "
-        "it does not, or state what it is for");
+    throw std::invalid_argument("model " + *place.path + ": tensor " + name + " " +
+                                shape_text(place.tensor->shape) +
+                                " is one that its config.json does not ask for, and may change logits; take "
+                                "it out if it does not, or state what it is for");
   }
 }
 
@@ -132,7 +190,9 @@ std::vector<float> Shards::vector(const std::string& name, const std::vector<int
 }
 
 WeightMatrix Shards::transposed(const std::string& name, const Columns& columns) {
-  const io::SafetensorsFile::Tensor& t = tensor(name, columns.shape);
+  const io::SafetensorsFile::Tensor& t = tensor(name, columns.shape, true);
+  if (!places_.at(name).rows.empty() || cpu::is_blocks(type_of(t)))
+    return stored_rows(places_.at(name), name, columns);
   const int64_t in = columns.shape.end()[-2], out = columns.shape.end()[-1];
   const int64_t bytes = t.dtype == "F32" ? 4 : 2;
   copies_.push_back(std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(columns.n * in * bytes)));
@@ -145,6 +205,16 @@ WeightMatrix Shards::transposed(const std::string& name, const Columns& columns)
     }
   }
   return {to, type_of(t), columns.n, in};
+}
+
+WeightMatrix Shards::stored_rows(const Place& place, const std::string& name, const Columns& columns) const {
+  const int64_t in = columns.shape.end()[-2], out = columns.shape.end()[-1], parts = std::ssize(place.rows);
+  if (columns.step != parts)
+    throw std::invalid_argument("model " + *place.path + ": tensor " + name + " must lie there as " +
+                                std::to_string(columns.step) + " matrices, by rows");
+  const std::byte* rows = place.rows[static_cast<size_t>(columns.first % parts)];
+  return WeightMatrix(rows, type_of(*place.tensor), (columns.matrix + 1) * (out / parts), in)
+      .part(columns.matrix * (out / parts) + columns.first / parts, columns.n);
 }
 
 }  // namespace kv::model

@@ -24,14 +24,14 @@ def check_tokenizer(path: Path, tokenizer: Any) -> None:
         number = tokenizer.token_to_id(str(name.get("content")) if isinstance(name, dict) else str(name))
         adds = stated.get(f"add_{token}")
         if number is not None and adds in (True, False) and adds != (found == [number]):
-            raise Refusal(f"{config}: 'add_{token}' is {json.dumps(adds)}, and {path.name} does the opposite; expected both alike")
+            raise Refusal(f"{config}: 'add_{token}' is {json.dumps(adds)}, and {path.name} does the opposite; expected the same in both")
 
 
 def _object(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise Refusal(f"{path} is no JSON: {error}") from error
+        raise Refusal(f"{path} is not JSON: {error}") from error
     if not isinstance(content, dict):
-        raise Refusal(f"{path} holds no JSON object")
+        raise Refusal(f"{path} is not a JSON object")
     return content

@@ -6,7 +6,6 @@
 
 #include "harness/model/cached_model.h"
 #include "harness/model/step_parts.h"
-#include "variants/cache/cache.h"
 #include "variants/cache/spec.h"
 #include "variants/model_cache/resolve.h"
 

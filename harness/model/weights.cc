@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
+#include <memory>
 #include <stdexcept>
 
 #include "harness/model/products.h"
 #include "harness/model/step_parts.h"
-#include "kernels/cpu/encode/convert.h"
+#include "kernels/cpu/weights/expand.h"
+#include "kernels/cpu/weights/multiply.h"
+#include "kernels/cpu/weights/product.h"
 #include "kernels/math.h"
 
 namespace kv::model {
@@ -15,8 +17,8 @@ namespace {
 
 // Below this many multiply-adds threads cost more than they save.
 constexpr int64_t kParallelWork = 1 << 19;
-// Up to so many tokens, 16-bit weights are faster widened in registers than in memory for a library (kernels/LOG.md).
-constexpr int64_t kFewTokens = 8;
+// Rows that are expanded and multiplied while they are in a core's cache: a multiple of any tile's.
+constexpr int64_t kPanelRows = 12;
 
 std::vector<uint16_t> to_bf16(const Matrix& x) {
   std::vector<uint16_t> narrow(static_cast<size_t>(x.size()));
@@ -27,24 +29,13 @@ std::vector<uint16_t> to_bf16(const Matrix& x) {
 
 }  // namespace
 
-bool WeightMatrix::is_mappable() const {
-  return type_ == Type::kF32 && std::bit_cast<uintptr_t>(data_) % alignof(float) == 0;
+// Up to so many tokens, 16-bit weights are faster widened in registers than in memory (kernels/LOG.md).
+bool WeightMatrix::is_plain_read(int64_t tokens) const {
+  return tokens <= 8 && (type_ == Type::kF16 || type_ == Type::kBf16);
 }
 
 void WeightMatrix::read(int64_t first, int64_t n, float* to) const {
-  const std::byte* from = data_ + first * row_bytes();
-  const int64_t count = n * cols_;
-  if (type_ == Type::kF32) {
-    std::memcpy(to, from, static_cast<size_t>(count) * sizeof(float));
-  } else if (type_ == Type::kF16) {
-    cpu::convert_f16_to_f32(from, to, count);
-  } else {
-    for (int64_t i = 0; i < count; ++i) {
-      uint16_t upper;  // copied, since nothing aligns the data of a file
-      std::memcpy(&upper, from + 2 * i, sizeof upper);
-      to[i] = std::bit_cast<float>(static_cast<uint32_t>(upper) << 16);
-    }
-  }
+  cpu::expand_weights(data_ + first * row_bytes(), type_, n * cols_, to);
 }
 
 WeightMatrix WeightMatrix::in_bf16() const {
@@ -76,36 +67,51 @@ std::vector<Matrix> apply_all(std::span<const WeightMatrix* const> weights, cons
     for (int64_t first = 0; first < w->rows(); first += WeightMatrix::kBlockRows)
       blocks.push_back({w, first, y.data()});
   }
+  WeightMatrix::Factor factor{.x = &x};
   std::vector<uint16_t> narrow;
   Matrix rounded;
   if (weights.front()->in_bf16_) {
     narrow = to_bf16(x);
-    if (x.rows() <= kFewTokens) {
+    factor.narrow = narrow.data();
+    if (weights.front()->is_plain_read(x.rows())) {
       rounded.resizeLike(x);
       std::transform(narrow.begin(), narrow.end(), rounded.data(), bf16_to_f32);
-      narrow.clear();
+      factor = {.x = &rounded};
     }
   }
-  const Matrix& factor = rounded.size() > 0 ? rounded : x;
+  std::unique_ptr<float[]> packed;
+  const auto wants_packed = [&](const WeightMatrix* w) { return !w->is_plain_read(x.rows()); };
+  if (!factor.narrow && std::any_of(weights.begin(), weights.end(), wants_packed)) {
+    packed =
+        std::make_unique_for_overwrite<float[]>(static_cast<size_t>(cpu::packed_size(x.rows(), x.cols())));
+    cpu::pack_vectors(x.data(), x.rows(), x.cols(), packed.get());
+    factor.packed = packed.get();
+  }
 #pragma omp parallel for schedule(dynamic, 1) if (work > kParallelWork)
-  for (size_t b = 0; b < blocks.size(); ++b)
-    blocks[b].of->apply_block(factor, narrow.empty() ? nullptr : narrow.data(), blocks[b].first, blocks[b].y);
+  for (size_t b = 0; b < blocks.size(); ++b) blocks[b].of->apply_block(factor, blocks[b].first, blocks[b].y);
   return outputs;
 }
 
-void WeightMatrix::apply_block(const Matrix& x, const uint16_t* narrow, int64_t first, float* y) const {
-  const WeightMatrix block = part(first, std::min(kBlockRows, rows_ - first));
-  if (narrow) return multiply_bf16(narrow, x.rows(), block.data_, block.rows_, cols_, y + first, rows_);
-  if (is_mappable()) {
-    return multiply(x.data(), x.rows(), reinterpret_cast<const float*>(block.data_), block.rows_, cols_,
-                    y + first, rows_);
-  }
-  if (x.rows() <= kFewTokens)
-    return cpu::multiply_weights(block.data_, type_, block.rows_, cols_, x.data(), x.rows(), y + first,
+void WeightMatrix::apply_block(const Factor& factor, int64_t first, float* y) const {
+  const int64_t n = factor.x->rows(), end = std::min(first + kBlockRows, rows_);
+  const WeightMatrix block = part(first, end - first);
+  if (factor.narrow)
+    return multiply_bf16(factor.narrow, n, block.data_, block.rows_, cols_, y + first, rows_);
+  if (is_plain_read(n)) {
+    return cpu::multiply_weights(block.data_, type_, block.rows_, cols_, factor.x->data(), n, y + first,
                                  rows_);
-  Matrix converted(block.rows_, cols_);
-  block.read(0, block.rows_, converted.data());
-  multiply(x.data(), x.rows(), converted.data(), block.rows_, cols_, y + first, rows_);
+  }
+  if (type_ == Type::kF32 && std::bit_cast<uintptr_t>(data_) % alignof(float) == 0) {
+    return cpu::multiply_packed(reinterpret_cast<const float*>(block.data_), block.rows_, cols_,
+                                factor.packed, n, y + first, rows_);
+  }
+  thread_local std::vector<float> panel;
+  panel.resize(static_cast<size_t>(kPanelRows * cols_));
+  for (; first < end; first += kPanelRows) {
+    const int64_t rows = std::min(kPanelRows, end - first);
+    read(first, rows, panel.data());
+    cpu::multiply_packed(panel.data(), rows, cols_, factor.packed, n, y + first, rows_);
+  }
 }
 
 namespace {
@@ -133,8 +139,7 @@ void ModelWeights::multiply_in_bf16(int64_t memory_bytes) {
   if (!can_multiply_bf16()) {
     throw std::invalid_argument(
         "workload.products: \"bf16\" needs a CPU with AVX512_BF16 or AMX and oneDNN, of which this machine "
-        "or build lacks "
-        "one; \"f32\" runs everywhere");
+        "or build lacks one; \"f32\" runs everywhere");
   }
   int64_t values = 0;
   each_product(*this, [&](const WeightMatrix& m) {

@@ -10,14 +10,15 @@
 #include <vector>
 
 #include "harness/model/model.h"
-#include "kernels/cpu/weights/multiply.h"
+#include "kernels/cpu/weights/weight_type.h"
 
 namespace kv::model {
 
 using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-// A matrix [rows, cols] in a mapped file or in memory: f32, f16 or bf16, at any address. A row belongs to one output. It
-// is widened in registers, or block by block, as it is multiplied, so a 16-bit model never takes 32 bits a weight.
+// A matrix [rows, cols] in a mapped file or in memory, of any type of weights and at any address; blocks lie within rows. A
+// row belongs to one output. It is widened in registers, or some rows at a time, as it is multiplied, so a model of 4 bits
+// never takes 32 bits a weight.
 class WeightMatrix {
  public:
   using Type = cpu::WeightType;
@@ -38,20 +39,25 @@ class WeightMatrix {
   WeightMatrix in_bf16() const;
   // Rows [first, first + n) as f32, to [n, cols].
   void read(int64_t first, int64_t n, float* to) const;
-  // x [n, cols] to x Wᵀ [n, rows]. Each output is the same sum whatever the number of threads; and from 16 rows of x on,
-  // whatever rows are beside its own.
+  // x [n, cols] to x Wᵀ [n, rows]. Each output is the same sum whatever the number of threads and whatever rows are
+  // beside its own; of 16-bit weights, from 9 rows of x on.
   Matrix apply(const Matrix& x) const;
 
  private:
-  // What a thread multiplies at a time: a multiple of 48 rows, which oneDNN multiplies together, and few enough that two
-  // threads have equal parts of 576.
-  static constexpr int64_t kBlockRows = 144;
+  // Rows that a thread multiplies at a time: few enough that two threads have equal parts of 576.
+  static constexpr int64_t kBlockRows = 48;
+  // x [n, cols], and the same in bf16 or packed, where a product reads that instead.
+  struct Factor {
+    const Matrix* x;
+    const uint16_t* narrow = nullptr;
+    const float* packed = nullptr;
+  };
   friend std::vector<Matrix> apply_all(std::span<const WeightMatrix* const> weights, const Matrix& x);
 
-  int64_t row_bytes() const { return cols_ * (type_ == Type::kF32 ? 4 : 2); }
-  bool is_mappable() const;
-  // Outputs [first, first + kBlockRows) into those columns of y [n, rows]. `narrow`: x in bf16, or null.
-  void apply_block(const Matrix& x, const uint16_t* narrow, int64_t first, float* y) const;
+  int64_t row_bytes() const { return cols_ / cpu::layout_of(type_).values * cpu::layout_of(type_).bytes; }
+  bool is_plain_read(int64_t tokens) const;
+  // Outputs [first, first + kBlockRows) into those columns of y [n, rows].
+  void apply_block(const Factor& factor, int64_t first, float* y) const;
 
   const std::byte* data_ = nullptr;
   Type type_ = Type::kF32;

@@ -21,7 +21,6 @@ import os
 import sys
 from pathlib import Path
 
-SDIST = "llama-cpp-python==0.3.36"
 FOLDER = Path(sys.prefix) / "ggml"  # the libraries
 NEEDS = ["numpy"]
 TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8, "i64": 27}
@@ -35,11 +34,7 @@ def is_built():
 
 def build(scratch, run):
     """Downloads and compiles ggml. `run` runs a command; its failure ends the installation."""
-    run([sys.executable, "-I", "-m", "pip", "download", "--no-deps", "--no-binary", ":all:", "--dest", str(scratch), SDIST])
-    sdist = next(Path(scratch).glob("*.tar.gz"))
-    run(["tar", "xzf", str(sdist), "-C", str(scratch), "--strip-components=1", "--wildcards", "*/vendor/llama.cpp/ggml/*"])
-    source, built = Path(scratch) / "vendor" / "llama.cpp" / "ggml", Path(scratch) / "build"
-    (source / "ggml.pc.in").touch()  # for pkg-config alone; the sdist lacks it
+    source, built = load("llama.cpp").source(scratch, run, "ggml/*") / "ggml", Path(scratch) / "build"  # noqa: F821  # serve.py gives it
     options = ["CMAKE_BUILD_TYPE=Release", "BUILD_SHARED_LIBS=ON", "GGML_NATIVE=ON", "GGML_OPENMP=OFF", "GGML_BUILD_TESTS=OFF",
                "GGML_BUILD_EXAMPLES=OFF", "CMAKE_BUILD_WITH_INSTALL_RPATH=ON", "CMAKE_INSTALL_RPATH=$ORIGIN"]  # fmt: skip
     run(["cmake", "-S", str(source), "-B", str(built), *(f"-D{option}" for option in options)])
@@ -128,7 +123,7 @@ def pool_of(threads):
 
 
 def version():
-    return f"{library().version().decode()} ({SDIST.replace('==', ' ')})"
+    return f"{library().version().decode()} ({load('llama.cpp').SDIST.replace('==', ' ')})"  # noqa: F821
 
 
 def arms(setting):

@@ -52,7 +52,8 @@ def run(command: list[str]) -> None:
 def install(name: str, head: str) -> None:
     if not PYTHON.is_file():
         venv.create(ENVIRONMENT, with_pip=True, clear=True)
-    run([str(PYTHON), "-I", "-m", "pip", "install", *requirements(head)])
+    if packages := requirements(head):
+        run([str(PYTHON), "-I", "-m", "pip", "install", *packages])
     if re.search(r"^def build\(", (HERE / f"{name}.py").read_text(encoding="utf-8"), re.M):
         run([str(PYTHON), "-B", str(HERE / "install.py"), "--build", name])
     if not is_installed(name):
@@ -79,9 +80,9 @@ def main(words: list[str]) -> int:
     elif not words:
         for name, head in known.items():
             state = "installed" if is_installed(name) else f"install it with: ./kvlab peers install {name}"
-            print(f"{name:12} {', '.join(formats(head)):42} {state}")
+            print(f"{name:12} {', '.join(formats(head)) or 'a whole engine':42} {state}")
     elif words[0] != "install" or len(words) == 1:
-        print("kvlab: as `kvlab peers`, which lists them, or `kvlab peers install NAME ...`", file=sys.stderr)
+        print("kvlab: write `kvlab peers`, which lists them, or `kvlab peers install NAME ...`", file=sys.stderr)
         return 2
     else:
         for name in words[1:]:

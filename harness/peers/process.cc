@@ -13,10 +13,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <new>
 #include <stdexcept>
-#include <vector>
 
 #include "harness/io/paths.h"
 
@@ -100,18 +98,13 @@ bool is_installed(const std::string& peer) {
   return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-SharedFloats::SharedFloats(int64_t count)
-    : bytes_(std::max<int64_t>(1, count) * static_cast<int64_t>(sizeof(float))) {
-  file_ = out_of_the_way(memfd_create("kvlab", MFD_CLOEXEC));
-  void* mapped =
-      file_ >= 0 && ftruncate(file_, bytes_) == 0
-          ? mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0)
-          : MAP_FAILED;
-  if (mapped == MAP_FAILED) {
+SharedFloats::SharedFloats(int64_t count) : file_(out_of_the_way(memfd_create("kvlab", MFD_CLOEXEC))) {
+  try {
+    map(std::max<int64_t>(1, count));
+  } catch (...) {
     if (file_ >= 0) close(file_);
-    throw std::bad_alloc();
+    throw;
   }
-  data_ = static_cast<float*>(mapped);
 }
 
 SharedFloats::~SharedFloats() {
@@ -119,20 +112,38 @@ SharedFloats::~SharedFloats() {
   close(file_);
 }
 
-Process::Process(const std::string& peer, const SharedFloats& floats, int threads,
-                 std::chrono::seconds patience)
-    : peer_(peer), patience_(patience) {
-  signal(SIGPIPE, SIG_IGN);  // write() reports a peer that has ended
-  const Words words(command(peer, "serve")), variables(environment(threads));
+void SharedFloats::reserve(int64_t count) {
+  if (count * static_cast<int64_t>(sizeof(float)) > bytes_) map(count);
+}
+
+void SharedFloats::map(int64_t count) {
+  const int64_t bytes = count * static_cast<int64_t>(sizeof(float));
+  void* mapped = file_ >= 0 && ftruncate(file_, bytes) == 0
+                     ? mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0)
+                     : MAP_FAILED;
+  if (mapped == MAP_FAILED) throw std::bad_alloc();
+  if (data_) munmap(data_, static_cast<size_t>(bytes_));
+  data_ = static_cast<float*>(mapped);
+  bytes_ = bytes;
+}
+
+Command serving(const std::string& peer) {
+  return {command(peer, "serve"), "peer '" + peer + "'", "measure.peer_timeout"};
+}
+
+Process::Process(const Command& command, int shared, int threads, std::chrono::seconds patience)
+    : who_(command.who), setting_(command.setting), patience_(patience) {
+  signal(SIGPIPE, SIG_IGN);  // write() reports a process that has ended
+  const Words words(command.words), variables(environment(threads));
   int in = -1, out = -1;
   make_pipe(in, to_);
   make_pipe(from_, out);
   errors_ = out_of_the_way(memfd_create("kvlab-errors", MFD_CLOEXEC));
   pid_ = fork();
-  if (pid_ == 0) become(words, variables, in, out, errors_, floats.file());
+  if (pid_ == 0) become(words, variables, in, out, errors_, shared);
   close(in);
   close(out);
-  if (pid_ < 0) throw std::runtime_error("cannot start peer '" + peer + "': " + std::strerror(errno));
+  if (pid_ < 0) throw std::runtime_error("cannot start " + who_ + ": " + std::strerror(errno));
 }
 
 Process::~Process() {
@@ -153,12 +164,12 @@ nlohmann::json Process::ask(const nlohmann::json& request) {
   }
   const std::string text = read_line();
   const nlohmann::json answer = nlohmann::json::parse(text, nullptr, false);
-  if (!answer.is_object()) fail("answered '" + text.substr(0, 60) + "', which is no JSON object");
+  if (!answer.is_object()) fail("answered '" + text.substr(0, 60) + "', which is not a JSON object");
   if (!answer.contains("error")) return answer;
   const std::string what = answer.value("error", ""), kind = answer.value("kind", "");
   if (kind == "memory") throw std::bad_alloc();
   if (kind == "unsupported") throw std::invalid_argument(what);
-  throw std::runtime_error("peer '" + peer_ + "' failed: " + what);
+  throw std::runtime_error(who_ + " failed: " + what);
 }
 
 std::string Process::read_line() {
@@ -177,7 +188,8 @@ std::string Process::read_line() {
         left.count() > 0 ? poll(&waiting, 1, static_cast<int>(std::min<int64_t>(left.count(), 1 << 30))) : 0;
     if (ready < 0 && errno == EINTR) continue;
     if (ready == 0)
-      fail("did not answer within " + std::to_string(patience_.count()) + " s (measure.peer_timeout)");
+      fail("did not answer within " + std::to_string(patience_.count()) + " s" +
+           (setting_.empty() ? "" : " (" + setting_ + ")"));
     char bytes[4096];
     const ssize_t count = read(from_, bytes, sizeof bytes);
     if (count < 0 && errno == EINTR) continue;
@@ -189,10 +201,10 @@ std::string Process::read_line() {
 void Process::fail(const std::string& what) {
   const std::string words = last_words();
   kill(-pid_, SIGKILL);  // ends it before others are measured
-  throw std::runtime_error("peer '" + peer_ + "' " + what + (words.empty() ? "" : ": " + words));
+  throw std::runtime_error(who_ + " " + what + (words.empty() ? "" : ": " + words));
 }
 
-// The last line on the peer's standard error.
+// The last line on its standard error.
 std::string Process::last_words() const {
   char bytes[4096];
   const off_t size = lseek(errors_, 0, SEEK_END);

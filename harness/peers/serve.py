@@ -66,7 +66,7 @@ def load(name: str):
     """NAME.py of this folder, not an installed package of the same name."""
     spec = importlib.util.spec_from_file_location(f"kvlab_peer_{name}", HERE / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
-    module.Unsupported = Unsupported
+    module.Unsupported, module.load = Unsupported, load
     spec.loader.exec_module(module)
     return module
 
@@ -145,7 +145,7 @@ class Server:
         self.setting = s = Setting(**{name: request[name] for name in names})
         devices = getattr(self.peer, "DEVICES", ("cpu",))
         if s.device not in devices:
-            raise Unsupported(f"this peer runs on {' and '.join(devices)} alone")
+            raise Unsupported(f"this peer runs only on {' and '.join(devices)}")
         places = request["places"]
         shared = mmap.mmap(FLOATS, 4 * places["end"])
         floats = memoryview(shared).cast("f")
@@ -206,7 +206,7 @@ class Server:
                 give_back(self.setting.device)
         if not medians:
             kind = Unsupported if all(isinstance(why, Unsupported) for why in refused.values()) else RuntimeError
-            raise kind("none of its arms can: " + ", ".join(f"{arm} ({one_line(why)})" for arm, why in refused.items()))
+            raise kind("none of its methods can: " + ", ".join(f"{arm} ({one_line(why)})" for arm, why in refused.items()))
         best = min(medians, key=medians.get)
         others = [f"{arm} {time / medians[best]:.2f}" for arm, time in medians.items() if arm != best]
         return best, f" (of its time take {', '.join(others)})" if others else ""
@@ -241,6 +241,11 @@ class Server:
         return {"us": us}
 
 
+def started(peer):
+    """The object that answers requests. A whole engine brings its own."""
+    return peer.Engine() if hasattr(peer, "Engine") else Server(peer)
+
+
 def serve(name: str) -> None:
     # An engine's own output must not look like an answer.
     answers = os.fdopen(os.dup(1), "w")
@@ -249,7 +254,7 @@ def serve(name: str) -> None:
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            server = server or Server(load(name))
+            server = server or started(load(name))
             answer = getattr(server, request["do"])(request)
         except MemoryError:
             answer = {"error": "ran out of memory", "kind": "memory"}

@@ -1,6 +1,5 @@
 #include "harness/planner/measured_steps.h"
 #include "harness/measure/time_columns.h"
-#include "harness/results/cell_columns.h"
 
 #include <Eigen/Dense>
 #include <algorithm>

@@ -1,7 +1,7 @@
 // The columns of a plan. Experiments that replay a trace share some of them.
 #pragma once
 
-#include "harness/planner/hit_columns.h"
+#include "harness/planner/hit_rate.h"
 #include "harness/results/estimate.h"
 #include "harness/tables/table_columns.h"
 
@@ -27,11 +27,11 @@ inline constexpr results::IntegerColumn kUsersMost{"users_most", "", "sequences 
 inline constexpr results::IntegerColumn kPoolBlocks{"pool_blocks", "",
                                                     "blocks of the pools of paged groups, over all layers"};
 inline constexpr results::NumberColumn kSlackShare{
-    "slack_share", "1", "bytes held beyond filled rows / bytes held, mean over time"};
+    "slack_share", "1", "bytes held beyond stored tokens / bytes held, mean over time"};
 inline constexpr results::NumberColumn kPreemptionsPer1000{"preemptions_per_1000", "",
                                                            "preemptions per 1000 requests"};
 inline constexpr results::NumberColumn kRecomputedShare{
-    "recomputed_share", "1", "rows dropped and computed again / tokens of all requests"};
+    "recomputed_share", "1", "tokens dropped and computed again / tokens of all requests"};
 inline constexpr auto kPerplexityChange =
     results::estimate<"perplexity_change">("1", "perplexity / that with a full f32 cache - 1");
 inline constexpr results::TextColumn kQualityFrom{
@@ -52,15 +52,15 @@ inline constexpr auto kTtftP99S =
         .called("TTFT, p99");
 // A plan of users has its step's time here.
 inline constexpr auto kTpotP50Ms = results::estimate<"tpot_p50_ms">(
-    "ms", "time of each further token, mean of a request; median over the requests",
+    "ms", "time per token after the first, mean of a request; median over the requests",
     "95 % interval (bootstrap over clusters)");
 inline constexpr auto kTpotP99Ms =
     results::estimate<"tpot_p99_ms">(
-        "ms", "time of each further token, mean of a request; 99th percentile over the requests",
+        "ms", "time per token after the first, mean of a request; 99th percentile over the requests",
         "95 % interval (bootstrap over clusters)")
         .called("TPOT, p99");
 inline constexpr results::NumberColumn kSeconds{"seconds", "s", "time until the last answer"};
-inline constexpr results::NumberColumn kTokensPerS{"tokens_per_s", "tokens/s", "generated tokens a second"};
+inline constexpr results::NumberColumn kTokensPerS{"tokens_per_s", "tokens/s", "generated tokens per second"};
 inline constexpr auto kPlanColumns = results::column_list(
     tables::kModel, results::kVariant, kPlanStatus, results::kReason, kTrace, kMemoryBytes,
     tables::kWeightsBytes, kRoomBytes, kHeldBytes, kBytesFrom, kRequests, kRefused, kUsersP50, kUsersPeak,

@@ -11,6 +11,7 @@
 
 #include "harness/planner/row_allocator.h"
 #include "variants/cache/layout.h"
+#include "variants/placement/placement.h"
 #include "variants/storage/residual_buffer.h"
 
 namespace kv::planner {
@@ -86,7 +87,6 @@ struct RowAllocator::Group {
   CacheShape shape;  // one layer's
   int64_t layers;
   Codec codec;
-  bool buffered;  // the codec keeps the newest or first rows raw
   PlacementContext context;
   std::unique_ptr<CountingMemory<Budget>> memory;
   std::unique_ptr<Placement> placement;
@@ -101,19 +101,15 @@ struct RowAllocator::Group {
         shape(shape_),
         layers(layers_),
         codec(codec_for(spec, shape)),
-        buffered(ResidualBuffer::needed(codec)),
-        context(placement_context(spec, shape, unit_layout(codec, shape), nullptr)) {
+        context(placement_context(spec, shape, codec, nullptr)) {
     if (const auto pool = pool_settings(spec)) block_units = pool->block_rows / context.unit.rows;
   }
 
   bool pooled() const { return block_units > 0; }
   int64_t slots(int64_t tokens) const {
-    return retention_of(spec).slots(spec.retention, {shape.max_tokens, tokens, 0});
+    return retention_of(spec).slots(spec.retention, {shape.max_tokens, tokens, 0, 0, 0, codec.units()});
   }
-  int64_t units_of(int64_t tokens) const {
-    const int64_t rows = slots(tokens);
-    return buffered ? ResidualBuffer::encoded_rows(codec, rows) / context.unit.rows : rows;
-  }
+  int64_t units_of(int64_t tokens) const { return codec.units().encoded(slots(tokens)); }
   int64_t blocks_of(int64_t tokens) const { return ceil_div(units_of(tokens), block_units); }
   // At least one, where a codec still has all rows in its buffer.
   int64_t usual_blocks(int64_t tokens) const { return std::max<int64_t>(1, blocks_of(tokens)); }
@@ -129,8 +125,7 @@ struct RowAllocator::Group {
   }
   // Codecs' buffers of raw rows, and metadata of retention and selection.
   int64_t state_bytes() const {
-    const int64_t buffer =
-        buffered ? ResidualBuffer::bytes(codec, shape.kv_heads, shape.head_dim, shape.is_latent()) : 0;
+    const int64_t buffer = ResidualBuffer::bytes(codec, shape.kv_heads, shape.head_dim, shape.is_latent());
     const int64_t of_head =
         retention_of(spec).metadata_bytes(spec.retention, shape.max_tokens) + selection_bytes(spec, shape);
     return layers * (buffer + of_head * shape.kv_heads);

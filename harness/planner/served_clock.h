@@ -40,15 +40,15 @@ class ServedClock {
 
 inline constexpr results::NumberColumn kClockStepUs{
     "clock_step_us", "us",
-    "fitted to the steps that ran: time of a step, beside that of its tokens and rows"};
+    "fitted to the steps that ran: time of a step without that of its tokens and their reads"};
 inline constexpr results::NumberColumn kClockSequenceUs{"clock_sequence_us", "us",
                                                         "fitted: time of a sequence that decodes"};
 inline constexpr results::NumberColumn kClockTokenUs{"clock_token_us", "us",
                                                      "fitted: time of a token of a prompt, or of padding"};
 inline constexpr results::NumberColumn kClockDecodedRowUs{
-    "clock_decoded_row_us", "us", "fitted: time of a row of a layer that a decoding token reads"};
+    "clock_decoded_row_us", "us", "fitted: time of a cached token of a layer that a decoding token reads"};
 inline constexpr results::NumberColumn kClockRowUs{
-    "clock_row_us", "us", "fitted: time of a row of a layer that a prompt's token reads"};
+    "clock_row_us", "us", "fitted: time of a cached token of a layer that a prompt's token reads"};
 inline constexpr auto kServedClockColumns =
     results::column_list(kClockStepUs, kClockSequenceUs, kClockTokenUs, kClockDecodedRowUs, kClockRowUs);
 

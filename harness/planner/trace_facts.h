@@ -1,15 +1,56 @@
-// Facts about a trace: its lengths, and the share of its prompts that a prefix cache would have had.
+// The requests that a replay serves, those of a trace, when they came or at drawn times; and facts about a trace: its lengths, and the share of its prompts that a prefix cache would have had.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <string>
 #include <vector>
 
-#include "harness/planner/hit_columns.h"
+#include "harness/io/request_trace.h"
 #include "harness/planner/hit_rate.h"
-#include "harness/planner/request_source.h"
 
 namespace kv::planner {
+
+// Gaps between arrivals that are independent draws from a gamma distribution: cv 1 is a Poisson process, more comes
+// in bursts.
+struct Arrivals {
+  double per_second = 0.0;  // 0: the trace's own times
+  double cv = 1.0;          // standard deviation of a gap / its mean
+};
+// "poisson(2.5)" or "gamma(2.5,2)": requests a second, and cv; empty: the trace's own. Throws std::invalid_argument.
+Arrivals parse_arrivals(const std::string& text);
+
+// Requests of drawn lengths, one after another and then from the first again. None of them is empty.
+struct DrawnLengths {
+  std::vector<int64_t> prompt, output;
+  // Tokens that all prompts begin with, before their own. Ids are for `id_tokens` each, if that is not 0.
+  int64_t prefix = 0, id_tokens = 0;
+};
+
+class RequestSource {
+ public:
+  // Throws std::invalid_argument for arrivals without a rate.
+  RequestSource(std::shared_ptr<const DrawnLengths> lengths, const Arrivals& arrivals, int64_t requests,
+                uint64_t seed);
+  // `most`: requests in all; 0: the trace's. With drawn arrivals, more than the trace has begin it again.
+  RequestSource(std::string path, const Arrivals& arrivals, int64_t most, uint64_t seed);
+  // False at the end. Throws std::invalid_argument as RequestTrace, and for a trace without requests.
+  bool next(io::Request& request);
+
+ private:
+  bool read(io::Request& request);
+  void draw_ids(io::Request& request) const;
+
+  const std::string path_;
+  const std::shared_ptr<const DrawnLengths> lengths_;
+  const Arrivals arrivals_;
+  const int64_t most_;
+  const uint64_t key_;
+  std::unique_ptr<io::RequestTrace> trace_;
+  int64_t given_ = 0;
+  double now_s_ = 0.0;
+};
 
 // Opens the requests again, from the first.
 using OpenRequests = std::function<RequestSource()>;

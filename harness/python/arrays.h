@@ -6,8 +6,6 @@
 #include <nanobind/ndarray.h>
 
 #include <cstdint>
-#include <optional>
-#include <string>
 #include <vector>
 
 namespace kv::python {

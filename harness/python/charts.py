@@ -50,8 +50,7 @@ def load_runs(folder: Path) -> list[Any]:
 
 def answers(folder: Path) -> str:
     """The report's sentences and tables, as HTML for a notebook."""
-    cells = pl.concat([run.cells for run in load_runs(folder)], how="diagonal_relaxed")
-    return plots()["page"].notebook(folder.name, cells)
+    return plots()["page"].notebook(folder.name, load_runs(folder))
 
 
 class Plots:

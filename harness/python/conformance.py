@@ -123,7 +123,7 @@ def worst_miss(rule: Callable[..., Decision], x: Inputs, kept: Kept, parameters:
 
 
 def said(miss: float) -> str:
-    return "too many or too few rows, or a protected token dropped" if math.isinf(miss) else f"scores miss by {miss:.1e} at most"
+    return "too many or too few tokens, or a protected token dropped" if math.isinf(miss) else f"scores miss by {miss:.1e} at most"
 
 
 class FunctionChecks:
@@ -156,15 +156,15 @@ class FunctionChecks:
 
     def kept(self, report: Report, xs: list[Inputs], answers: list[Answer]) -> None:
         fewer = [sum(map(len, a.kept[0])) < KV_HEADS * x.k.shape[2] for x, a in zip(xs, answers, strict=True)]
-        report.add("active", all(fewer), "rows are dropped" if all(fewer) else "no row is dropped at some call")
+        report.add("active", all(fewer), "tokens are dropped" if all(fewer) else "no token is dropped at some call")
         strange = sum(a.strange for a in answers)
         if answers[0].of_values is None:
-            report.add("keys and values", None, "token numbers are returned, no rows")
+            report.add("keys and values", None, "token numbers are returned, not K and V")
         else:
             together = all(np.array_equal(k, v) for a in answers for pair in zip(a.kept, a.of_values, strict=True)
                            for k, v in zip(*pair, strict=True))  # fmt: skip
             report.add("keys and values", together and not strange,
-                       f"{strange} rows were never given" if strange else "K and V rows are of the same tokens")  # fmt: skip
+                       f"{strange} vectors were never given" if strange else "K and V are of the same tokens")  # fmt: skip
         if self.rule is None:
             report.add("kept", None, "no rule was named: " + ", ".join(RULES))
             return
@@ -258,8 +258,8 @@ class CacheChecks:
             dropped |= len(kept[0][0]) < n
             apart |= any(not np.array_equal(a, b) for pair in zip(kept, of_values, strict=True) for a, b in zip(*pair, strict=True))
             misses.append(worst_miss(RULES[self.rule], so_far, kept, self.parameters))
-        report.add("active", dropped, "rows are dropped" if dropped else "no row is ever dropped")
-        report.add("keys and values", not apart and not strange, f"{strange} rows were never given" if strange else "of the same tokens")
+        report.add("active", dropped, "tokens are dropped" if dropped else "no token is ever dropped")
+        report.add("keys and values", not apart and not strange, f"{strange} vectors were never given" if strange else "of the same tokens")
         if self.rule not in HOLD_EVERY_STEP:
             misses = misses[:1]
         right = sum(m < NEAR_TIE for m in misses)
@@ -270,7 +270,7 @@ class CacheChecks:
     def rows(self, report: Report, x: Inputs, seen: list) -> None:
         lengths = [len(array(k[0][0])) for _, k, *_ in seen]
         right = [n for n, *_ in seen]
-        report.add("growth", lengths == right, f"rows after steps: {lengths}" + ("" if lengths == right else f", not {right}"))
+        report.add("growth", lengths == right, f"tokens after steps: {lengths}" + ("" if lengths == right else f", not {right}"))
         if lengths != right:
             return
         settled = right[-1] - self.residual - sum(self.STEPS[1:])
@@ -278,9 +278,9 @@ class CacheChecks:
         form = self.format
         if form.name != "f32":
             touched = not any(np.array_equal(a, b[:, :, :settled]) for a, b in zip(read, (x.k, x.v), strict=True))
-            report.add("active", touched, "rows come back changed" if touched else "rows come back as they were given")
+            report.add("active", touched, "values come back changed" if touched else "values come back as they were given")
         else:
-            report.add("active", None, "f32 changes no row")
+            report.add("active", None, "f32 changes no value")
         for name, got, given in zip("KV", read, (x.k[:, :, :settled], x.v[:, :, :settled]), strict=True):
             self.error(report, name, got, given)
         q = x.q[:, :, settled - 16 : settled]
@@ -341,7 +341,7 @@ def check(subject: Callable, *, rule: str | None = None, format: Format | None =
     if rule is not None and rule not in RULES:
         raise ValueError(f"no rule '{rule}'; there are {', '.join(RULES)}")
     if rule is not None and "budget" not in parameters:
-        raise ValueError(f"rule '{rule}' needs budget=, its rows of a head")
+        raise ValueError(f"rule '{rule}' needs budget=, its tokens per head")
     report = Report(name or getattr(subject, "__name__", type(subject).__name__))
     if is_cache(subject):
         CacheChecks(subject, rule, format, residual, stated_bytes, parameters).run(report)

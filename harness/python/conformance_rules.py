@@ -148,7 +148,54 @@ def expected(q, k, v, positions, budget, sinks=4, future=0, **_):
     return Decision(scores, budget)
 
 
-RULES = {f.__name__: f for f in (streaming, knorm, snapkv, pyramid, ada, tova, expected)}
+def observed(q, k, v, positions, budget, **_):
+    """The mean attention of the queries that see a token."""
+    return Decision(weights_of(q, k, k.shape[1]).sum((1, 2)) / np.arange(k.shape[1], 0, -1), budget)
+
+
+def keydiff(q, k, v, positions, budget, **_):
+    unit = k.astype(np.float64) / np.linalg.norm(k.astype(np.float64), axis=-1, keepdims=True)
+    anchor = unit.mean(1)
+    return Decision(-np.einsum("htd,hd->ht", unit, anchor / np.linalg.norm(anchor, axis=-1, keepdims=True)), budget)
+
+
+def lagkv(q, k, v, positions, budget, sinks=4, lag=128, **_):
+    """Ranks of softmax(std(row, scaled by the next part)); parts of `lag`, of which the last and what follows it stay."""
+    scores = np.full(k.shape[:2], np.inf)
+    parts = (k.shape[1] - sinks) // lag
+    if parts < 2:
+        scores[:, sinks:] = np.arange(k.shape[1] - sinks)
+        return Decision(scores, budget)
+    both = 0
+    for side in (k, v):
+        split = side[:, sinks : sinks + parts * lag].astype(np.float64).reshape(len(k), parts, lag, -1)
+        low, high = split[:, 1:].min(2, keepdims=True), split[:, 1:].max(2, keepdims=True)
+        both = both + softmax(((split[:, :-1] - low) / (high - low)).std(-1, ddof=1))
+    scores[:, sinks : sinks + (parts - 1) * lag] = both.argsort(-1).argsort(-1).reshape(len(k), -1)
+    return Decision(scores, budget)
+
+
+def cur(q, k, v, positions, budget, sinks=4, window=16, **_):
+    """The product of the shares that a token's key and value have of their block's squared norms."""
+    starts = np.arange(0, k.shape[1], window)
+    scores = np.ones(k.shape[:2])
+    for side in (k, v):
+        squares = (side.astype(np.float64) ** 2).sum(-1)
+        scores *= squares / np.add.reduceat(squares, starts, 1).repeat(window, 1)[:, : k.shape[1]]
+    scores[:, :sinks] = np.inf
+    return Decision(scores, budget)
+
+
+def chunkkv(q, k, v, positions, budget, chunk=10, **own):
+    """Whole chunks, the same of all heads, by the sum of snapkv's votes; as many as the budget's share of the prompt, rounded down."""
+    n = k.shape[1]
+    votes = snapkv(q, k, v, positions, budget, **own).scores
+    chunks = -(-n // chunk)
+    means = np.array([votes[:, at : at + chunk].mean(1).sum() for at in range(0, n, chunk)]).repeat(chunk)[:n]
+    return Decision(np.tile(means, (len(k), 1)), n if n <= budget else chunks * budget // n * chunk - (chunks * chunk - n))
+
+
+RULES = {f.__name__: f for f in (streaming, knorm, snapkv, pyramid, ada, tova, expected, observed, keydiff, lagkv, cur, chunkkv)}
 HOLD_EVERY_STEP = {"streaming", "knorm"}  # what they keep after a step does not depend on how tokens came
 
 

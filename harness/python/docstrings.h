@@ -31,8 +31,7 @@ inline constexpr const char* kForkDoc =
 inline constexpr const char* kReleaseDoc = "Drops a sequence and releases its memory.";
 inline constexpr const char* kTruncateDoc =
     "Forgets all but the first `tokens` tokens of every layer, bit for bit as if the later ones had never "
-    "come. ValueError, with "
-    "the reason, where later tokens have overwritten earlier ones.";
+    "come. ValueError, with the reason, where later tokens have overwritten earlier ones.";
 inline constexpr const char* kAppendDoc = R"(Stores n tokens of one layer.
 
 k, v: [kv_heads, n, head_dim], k after RoPE (before it with positions=cache).
@@ -54,16 +53,14 @@ inline constexpr const char* kSaveDoc =
     "be written whole; then there is none.";
 inline constexpr const char* kLoadDoc =
     "A new sequence, bit for bit the one that save() wrote from a cache of the same spec and geometry. "
-    "Returns its number. ValueError "
-    "for a file that is damaged or of another spec.";
+    "Returns its number. ValueError for a file that is damaged or of another spec.";
 inline constexpr const char* kTokensDoc = "Tokens that a layer of a sequence was given, kept or not.";
 inline constexpr const char* kKeptDoc =
     "The token that each kept row holds, in the order of the rows: [kept] int64. Heads may differ where a "
     "retention scores tokens.";
 inline constexpr const char* kBytesDoc =
     "Bytes held now, as the allocator counted them: payload (encoded K and V), metadata (scales, block "
-    "tables, scores), workspace, "
-    "disk; and peak, the most of the memory together so far.";
+    "tables, scores), workspace, disk; and peak, the most of the memory together so far.";
 inline constexpr const char* kKernelDoc =
     "The attention kernel that runs for this cache, as in \"avx3/f16\".";
 

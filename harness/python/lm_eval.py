@@ -7,16 +7,22 @@
         scores = simple_evaluate(KvlabLM(model, tokenizer, spec), tasks=["lambada_openai"], limit=100)["results"]
         print(spec, scores)
 
-The model has the attention "kvlab" (kvlab.transformers). A request is one sequence with a cache of its own.
+The model has the attention "kvlab" (kvlab.transformers). A request is one sequence with a cache of its own. The same as a command:
+
+    python -m kvlab.lm_eval FOLDER contiguous contiguous/q4_0 --tasks ruler,longbench,gsm8k --limit 100
 """
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 import torch
+from lm_eval import simple_evaluate
 from lm_eval.models.huggingface import HFLM
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from lm_eval.tasks import TaskManager
+from lm_eval.utils import make_table
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from kvlab.transformers import NAME, REFERENCE, KvlabCache
 
@@ -51,3 +57,25 @@ class KvlabLM(HFLM):
 
     def _model_generate(self, context: torch.Tensor, max_length: int, stop: list[str], **how: Any) -> torch.Tensor:
         return super()._model_generate(context, max_length, stop, past_key_values=self.cache(max_length), **how)
+
+
+def main(words: list[str] | None = None) -> None:
+    """Prints a table of a task's scores for each spec."""
+    parser = argparse.ArgumentParser(prog="python -m kvlab.lm_eval", description=main.__doc__)
+    parser.add_argument("model", help="a folder that transformers reads")
+    parser.add_argument("specs", nargs="+", help="specs of caches")
+    parser.add_argument("--tasks", required=True, help="tasks of lm-evaluation-harness, as ruler,longbench,gsm8k")
+    parser.add_argument("--limit", type=int, help="questions of a task")
+    parser.add_argument("--length", type=int, default=4096, help="tokens of ruler's prompts")
+    parser.add_argument("--include", help="a folder of tasks of your own")
+    given = parser.parse_args(words)
+    model = AutoModelForCausalLM.from_pretrained(given.model, attn_implementation=NAME)
+    tokenizer = AutoTokenizer.from_pretrained(given.model)
+    tasks = TaskManager(include_path=given.include, metadata={"pretrained": given.model, "max_seq_lengths": [given.length]})
+    for spec in given.specs:
+        found = simple_evaluate(KvlabLM(model, tokenizer, spec), tasks=given.tasks.split(","), task_manager=tasks, limit=given.limit)
+        print(spec, make_table(found), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -218,12 +218,11 @@ void add_steps(nb::class_<LockedCache>& type) {
   type.def("append", append, "sequence"_a.none(), "layer"_a, "k"_a.none(), "v"_a.none(),
            nb::sig("def append(self, sequence: int | Sequence[int], layer: int, k: Array, v: Array) -> None"),
            kAppendDoc);
-  type.def(
-      "attend", attend, "sequence"_a.none(), "layer"_a, "q"_a.none(), "out"_a = nb::none(), nb::kw_only(),
-      "score_cap"_a = 0.0f,
-      nb::sig("def attend(self, sequence: int | Sequence[int], layer: int, q: Array, out: Array | None = "
-              "None, *, score_cap: float = 0.0) -> Array"),
-      kAttendDoc);
+  type.def("attend", attend, "sequence"_a.none(), "layer"_a, "q"_a.none(), "out"_a = nb::none(),
+           nb::kw_only(), "score_cap"_a = 0.0f,
+           nb::sig("def attend(self, sequence: int | Sequence[int], layer: int, q: Array, out: Array | None "
+                   "= None, *, score_cap: float = 0.0) -> Array"),
+           kAttendDoc);
   type.def(
       "step", step, "sequence"_a.none(), "layer"_a, "q"_a.none(), "k"_a.none(), "v"_a.none(),
       "out"_a = nb::none(), nb::kw_only(), "sink_logits"_a = nb::none(), "score_cap"_a = 0.0f,
@@ -279,8 +278,7 @@ NB_MODULE(_kvlab, m) {
   m.attr("__version__") = KVLAB_VERSION;
   m.def("variants", variants, nb::sig("def variants() -> dict[str, dict[str, str]]"),
         "What a spec can be made of: for each stage (placement, codec, retention, selection) the names, with "
-        "what "
-        "each is.");
+        "what each is.");
   nb::register_exception_translator(translate);
   nb::class_<LockedCache> type(m, "Cache", kCacheDoc);
   add_life(type);

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
-#include <stdexcept>
 
 #include "variants/core/memory.h"
 #include "variants/core/place.h"

@@ -31,6 +31,10 @@ inline constexpr auto kLayerSpecs =
     TextColumn{"layer_specs", "", "layers with other stages, as 0-1:contiguous/f16"}.stage();
 inline constexpr auto kOracle =
     TextColumn{"oracle", "", "why no engine can deploy the variant, so that no answer recommends it"}.stage();
+inline constexpr auto kEngines =
+    TextColumn{"engines", "",
+               "commands that give serving engines this cache, ENGINE: COMMAND; empty: none can have it"}
+        .stage();
 inline constexpr auto kBitsPerValue =
     NumberColumn{"bits_per_value", "bits",
                  "stored bits of a K or V value, scales and zero points included; mean over the layers"}
@@ -72,19 +76,19 @@ inline constexpr TextColumn kKernel{"kernel", "", "instruction set and formats o
 inline constexpr TextColumn kHost{"host", "", "name of the machine that measured the sweep point"};
 inline constexpr TextColumn kSeries{"series", "",
                                     "the variant as the config writes it: the same at every {budget}"};
-inline constexpr auto kCellColumns =
-    column_list(kCell, kVariant, kDevice, kLabel, kPlacement, kCodec, kRetention, kSelection, kLayerSpecs,
-                kOracle, kBitsPerValue, kExperiment, kPhase, kWorkload, kLayers, kModelLayers, kQHeads,
-                kKvHeads, kHeadDim, kThreads, kBatch, kSeqLen, kStatus, kReason, kKernel, kHost, kSeries);
+inline constexpr auto kCellColumns = column_list(
+    kCell, kVariant, kDevice, kLabel, kPlacement, kCodec, kRetention, kSelection, kLayerSpecs, kOracle,
+    kEngines, kBitsPerValue, kExperiment, kPhase, kWorkload, kLayers, kModelLayers, kQHeads, kKvHeads,
+    kHeadDim, kThreads, kBatch, kSeqLen, kStatus, kReason, kKernel, kHost, kSeries);
 
 inline constexpr IntegerColumn kBytesPayload{"bytes_payload", "bytes", "encoded K and V of kept tokens"};
 inline constexpr IntegerColumn kBytesMetadata{"bytes_metadata", "bytes",
                                               "scales, zero points, block tables and scores, as allocated"};
 inline constexpr IntegerColumn kBytesSlack{"bytes_slack", "bytes", "reserved for K and V but not in use"};
 inline constexpr auto kBytesWorkspacePeak =
-    IntegerColumn{"bytes_workspace_peak", "bytes",
-                  "largest scratch buffers at once during the steps: partial results, scores, decoded or "
-                  "sliced copies"}
+    IntegerColumn{
+        "bytes_workspace_peak", "bytes",
+        "largest scratch buffers at once during the steps: partial results, scores, decoded or sliced copies"}
         .called("workspace");
 inline constexpr IntegerColumn kBytesCopied{
     "bytes_copied", "bytes",
@@ -94,10 +98,9 @@ inline constexpr IntegerColumn kBytesPredicted{"bytes_predicted", "bytes",
 inline constexpr IntegerColumn kModelBytes{
     "model_bytes", "bytes",
     "closed form of payload + metadata + slack of all model_layers; empty where all of them were measured"};
-inline constexpr IntegerColumn kPeakBytes{
-    "peak_bytes", "bytes",
-    "most bytes in memory at once since the cache was empty, all kinds together: what growing holds twice "
-    "and workspace included"};
+inline constexpr IntegerColumn kPeakBytes{"peak_bytes", "bytes",
+                                          "most bytes in memory at once since the cache was empty, all kinds "
+                                          "together: what growing holds twice and workspace included"};
 inline constexpr IntegerColumn kBytesDevicePeak{
     "bytes_device_peak", "bytes", "peak of GPU memory held during the steps, all kinds; 0 on the CPU"};
 inline constexpr IntegerColumn kRssPeakBytes{"rss_peak_bytes", "bytes",
@@ -148,14 +151,13 @@ inline constexpr auto kArmColumns = column_list(kArm, kChunkTokens);
 inline constexpr TextColumn kVersus{"versus", "",
                                     "baseline of times or losses: a variant, or in prefill an arm"};
 inline constexpr auto kVerdict =
-    TextColumn{
-        "verdict", "",
-        "times: baseline, faster, slower, ambiguous, unreliable (the baseline is noisy or differs from "
-        "itself), or aa_test (the baseline against itself); "
-        "losses: baseline, worse, better, negligible, ambiguous, identical, or untested (encoded_share "
-        "or dropped_share is less than 0.9 of its value at stated_context); answers to all questions: "
-        "baseline, identical, worse, better, not_found_worse (a loss of more than 10 points is "
-        "excluded), too_few_questions to say, or cannot_be_decided by any answers"}
+    TextColumn{"verdict", "",
+               "times: baseline, faster, slower, ambiguous, unreliable (the baseline is noisy or differs "
+               "from itself), or aa_test (the baseline against itself); losses: baseline, worse, better, "
+               "negligible, ambiguous, identical, or untested (encoded_share or dropped_share is less than "
+               "0.9 of its value at stated_context); answers to all questions: baseline, identical, worse, "
+               "better, not_found_worse (a loss of more than 10 points is excluded), too_few_questions to "
+               "say, or cannot_be_decided by any answers"}
         .one_of(
             "baseline aa_test faster slower ambiguous unreliable worse better negligible identical "
             "not_found_worse too_few_questions cannot_be_decided untested");
@@ -192,6 +194,10 @@ inline const std::string& label_of(const Row& cell) {
 }
 
 // The beginning of a side table's row: its cell's identity.
-Row row_of(const Row& cell);
+inline Row row_of(const Row& cell) {
+  Row row;
+  row.copy(cell, {&kCell, &kVariant, &kBatch, &kSeqLen});
+  return row;
+}
 
 }  // namespace kv::results

@@ -1,17 +1,18 @@
 #include "harness/results/results_folder.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <set>
 #include <stdexcept>
 
 #include "harness/io/json.h"
 #include "harness/results/cell_columns.h"
-#include "harness/results/table.h"
 
 namespace kv::results {
 namespace {
@@ -52,8 +53,28 @@ void remove_unfinished(const fs::path& path, const Layout& layout) {
 
 }  // namespace
 
+FolderLock::FolderLock(const std::filesystem::path& path)
+    : fd_(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  // Some network file systems have no locks; folders there stay unlocked.
+  if (fd_ >= 0 && flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    close(fd_);
+    throw std::invalid_argument("another kvlab is writing to " + path.string());
+  }
+  // The lock's earlier holder may have removed the folder opened here.
+  struct stat opened = {}, there = {};
+  if (fd_ >= 0 && fstat(fd_, &opened) == 0 && stat(path.c_str(), &there) == 0 &&
+      opened.st_ino == there.st_ino && opened.st_dev == there.st_dev)
+    return;
+  if (fd_ >= 0) close(fd_);
+  throw std::invalid_argument("another kvlab has removed " + path.string() + "; start again");
+}
+
+FolderLock::~FolderLock() {
+  if (fd_ >= 0) close(fd_);
+}
+
 std::set<std::string> Layout::files() const {
-  std::set<std::string> names{"config.toml",    "columns.json",          "env.json",
+  std::set<std::string> names{"config.toml",    "columns.json",          "env.json",           "answers.json",
                               "benchmark.json", std::string(cells.file), "outputs.safetensors"};
   for (const Table* side : sides) names.emplace(side->file);
   return names;
@@ -110,17 +131,12 @@ void require_same_environment(const fs::path& path, const nlohmann::json& now) {
   }
   if (const auto hosts = then.find("hosts"); hosts != then.end() && hosts->size() > 1)
     refuse("was merged from " + std::to_string(hosts->size()) + " machines");
-  constexpr std::array kFields{"/kvlab/version",
-                               "/kvlab/git_commit",
-                               "/kvlab/git_dirty",
-                               "/kvlab/binary",
-                               "/compiler",
-                               "/flags",
-                               "/cpu/model",
-                               "/isa",
-                               "/device/name",
-                               "/threads",
-                               "/shard"};
+  constexpr std::array kFields{"/kvlab/version",   "/kvlab/git_commit",
+                               "/kvlab/git_dirty", "/kvlab/binary",
+                               "/compiler",        "/flags",
+                               "/cpu/model",       "/isa",
+                               "/device/name",     "/threads",
+                               "/policies",        "/shard"};
   const std::string differences = environment_differences(then, now, kFields);
   if (!differences.empty()) refuse("was measured otherwise: " + differences);
 }

@@ -19,11 +19,21 @@
 #include <vector>
 
 #include "harness/results/append_file.h"
-#include "harness/results/cell_columns.h"
-#include "harness/results/folder_lock.h"
 #include "harness/results/table.h"
 
 namespace kv::results {
+
+// A lock on a folder. The system releases it however the program ends.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::filesystem::path& path);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int fd_;
+};
 
 // Throws std::invalid_argument unless `path` is absent or an empty folder. `can_resume`: the command has --resume.
 void require_new_folder(const std::filesystem::path& path, bool can_resume = false);

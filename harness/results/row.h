@@ -41,6 +41,10 @@ class Row {
   bool read(const AnyColumn& column, const std::string& text);
   // The name of a column that has a value here and is none of these; empty if there is none.
   std::string_view value_outside(const ColumnList& columns) const;
+  // Takes all values of the other row.
+  void add(const Row& other) {
+    for (const auto& [name, value] : other.values_) values_[name] = value;
+  }
   // Copies the other row's values of these columns.
   void copy(const Row& from, const ColumnList& columns);
 

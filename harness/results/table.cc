@@ -10,16 +10,19 @@
 namespace kv::results {
 namespace {
 
-// The table's column for each name in a file's header.
-ColumnList columns_of(const std::filesystem::path& path, const io::CsvRecord& header, const Table& table) {
+// The table's column for each name in a file's header; null for an unknown one where the caller `skips` it.
+ColumnList columns_of(const std::filesystem::path& path, const io::CsvRecord& header, const Table& table,
+                      bool skips = false) {
   ColumnList columns;
   for (const std::string& name : header) {
-    columns.push_back(table.find(name));
-    if (!columns.back())
-      throw std::invalid_argument(path.string() + ": column " + std::to_string(columns.size()) + ", '" +
-                                  name + "', is not known; it was written by another version");
-    if (std::count(columns.begin(), columns.end(), columns.back()) > 1)
-      throw std::invalid_argument(path.string() + ": has the column '" + name + "' twice");
+    const AnyColumn* column = table.find(name);
+    const bool is_twice = column && std::count(columns.begin(), columns.end(), column) > 0;
+    columns.push_back(is_twice ? nullptr : column);
+    if (columns.back() || skips) continue;
+    throw std::invalid_argument(path.string() +
+                                (is_twice ? ": has the column '" + name + "' twice"
+                                          : ": column " + std::to_string(columns.size()) + ", '" + name +
+                                                "', is not known; it was written by another version"));
   }
   if (std::count(columns.begin(), columns.end(), table.columns.front()) == 0)
     throw std::invalid_argument(path.string() + ": lacks the column '" +
@@ -88,15 +91,15 @@ Table table_in(const std::filesystem::path& path, const Table& table) {
   return {table.file, columns_of(path, io::read_csv(path).header, table), table.told_by};
 }
 
-std::vector<Row> read_csv(const std::filesystem::path& path, const Table& table) {
+std::vector<Row> read_csv(const std::filesystem::path& path, const Table& table, bool skips) {
   const io::CsvTable file = io::read_csv(path);
   if (file.header.empty()) return {};
-  const ColumnList columns = columns_of(path, file.header, table);
+  const ColumnList columns = columns_of(path, file.header, table, skips);
   std::vector<Row> rows;
   for (const io::CsvRecord& record : file.records) {
     Row& row = rows.emplace_back();
     for (size_t i = 0; i < columns.size(); ++i) {
-      if (row.read(*columns[i], record[i])) continue;
+      if (!columns[i] || row.read(*columns[i], record[i]) || skips) continue;
       throw std::invalid_argument(path.string() + ": row " + std::to_string(rows.size() + 1) + " has '" +
                                   record[i] + "' as its " + std::string(columns[i]->name));
     }

@@ -36,8 +36,8 @@ std::string json_text(const Table& table, std::span<const Row> rows);
 // has an unknown one, which another version wrote.
 Table table_in(const std::filesystem::path& path, const Table& table);
 // A file's rows. Its columns may be any of the table's in any order; a torn last line is dropped. Throws
-// std::invalid_argument as table_in does, and for a value of the wrong type.
-std::vector<Row> read_csv(const std::filesystem::path& path, const Table& table);
+// std::invalid_argument as table_in does, and for a value of the wrong type. `skips`: leaves out such columns and values.
+std::vector<Row> read_csv(const std::filesystem::path& path, const Table& table, bool skips = false);
 
 // [{"name", "unit", "type", "meaning", "aliases", "experiments", "values", "axis", "title", "key", "stage"}, …], in
 // order; keys from "experiments" on appear only if they apply. An axis without a title gives a point's position in a

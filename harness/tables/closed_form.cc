@@ -7,7 +7,6 @@
 
 #include "harness/memory/ledger.h"
 #include "harness/workload/token_feed.h"
-#include "variants/cache/cache.h"
 #include "variants/cache/predicted_bytes.h"
 #include "variants/cache/spec.h"
 

@@ -1,7 +1,6 @@
 #include "harness/tables/fit_table.h"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 
 #include "harness/io/text.h"
@@ -131,10 +130,10 @@ io::TextTable text_table(const FitTable& table, io::Units units) {
     text.rows.push_back(
         {placement.empty() ? spec.print() : io::joined(stages(spec, placement), "/"), fields});
   }
-  text.notes.push_back({"",
-                        "Contexts in tokens; batches in sequences of so many; -: not even one fits. By the "
-                        "closed form: payload, "
-                        "metadata and slack of caches made for so many, without workspace and activations."});
+  text.notes.push_back(
+      {"",
+       "Contexts in tokens; batches in sequences of so many; -: not even one fits. By the closed form: "
+       "payload, metadata and slack of caches made for so many, without workspace and activations."});
   return text;
 }
 

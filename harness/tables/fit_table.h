@@ -3,14 +3,12 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "harness/config/geometry.h"
 #include "harness/io/bytes.h"
 #include "harness/io/text_table.h"
-#include "harness/io/token_count.h"
 #include "harness/results/row.h"
 #include "variants/model_cache/layer_specs.h"
 

@@ -44,10 +44,9 @@ inline constexpr results::IntegerColumn kErrPositions{
     "number of tokens that errors are averaged over (err_max_abs and err_kernel_rel_l2: the largest): the "
     "last one; budget: the last so many; eval: spread evenly over the steps"};
 inline constexpr auto kEvictionCheck =
-    results::TextColumn{
-        "eviction_check", "",
-        "fp64: evictions were compared with the FP64 policy; no_policy: the retention has none; "
-        "empty: nothing to compare"}
+    results::TextColumn{"eviction_check", "",
+                        "fp64: evictions were compared with the FP64 policy; no_policy: the retention has "
+                        "none; empty: nothing to compare"}
         .one_of("fp64 no_policy");
 inline constexpr results::IntegerColumn kPolicyChoices{
     "policy_choices", "", "evictions compared with the FP64 policy; 0 if that would cost too much"};

@@ -9,11 +9,12 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "harness/verify/reference/policy_replay.h"
+#include "harness/verify/reference/selection.h"
 #include "harness/workload/workload.h"
 #include "kernels/span.h"
+#include "variants/cache/cache.h"
 #include "variants/cache/spec.h"
 
 namespace kv::cuda {
@@ -56,5 +57,24 @@ PolicyCheck joined(const PolicyCheck& a, const PolicyCheck& b);
 
 // The FP64 policy of a spec's retention for a layer of `kv_heads` KV heads. The retention must have one.
 reference::Policy policy_of(const Spec& spec, int64_t max_tokens, int kv_heads);
+
+struct Output;
+
+// Compares the rows that attention read with the FP64 selection over the same stored rows: a wrong choice leaves a plausible
+// output, because the kernel is right about the rows it was given. Near ties, which f32 sums order otherwise, may differ.
+struct SelectionCheck {
+  // fp64: compared with the FP64 selection. no_oracle: there is none. Empty: all rows are read.
+  std::string_view oracle;
+  int64_t choices = 0;      // rows or pages read
+  int64_t disputed = 0;     // near ties among them that were decided otherwise
+  double worst_miss = 0.0;  // among the disputed choices
+  double bound = 0.0;       // limit of worst_miss
+
+  // Adds the newest attention's choice for one KV head of an output; nothing if the spec reads all rows.
+  void add(Cache& cache, const Output& output, int kv_head);
+  void add(const SelectionCheck& other);
+  // The violated bound, or empty if all hold.
+  std::string failure() const;
+};
 
 }  // namespace kv::verify

@@ -2,18 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <numeric>
 #include <stdexcept>
 
+#include "harness/io/text.h"
+#include "harness/math/random.h"
 #include "harness/verify/reference/hadamard.h"
+#include "harness/verify/verify.h"
 #include "kernels/encode.h"
 #include "kernels/format/encoding.h"
 #include "kernels/hadamard.h"
-#include "variants/cache/cache.h"
-#include "variants/cache/compatibility.h"
 #include "variants/cache/spec.h"
 #include "variants/storage/residual_buffer.h"
 
@@ -115,14 +115,25 @@ std::string named(char side, std::span<const int64_t> tokens, const std::vector<
   for (const Stored& place : places) {
     const float limit = limit_of(place.encoding, head_dim);
     if (most < limit) continue;
-    char text[160];
-    std::snprintf(text, sizeof text,
-                  "%c of token %lld reaches %.7g, but %s%s holds only magnitudes below %.7g", side,
-                  static_cast<long long>(token), static_cast<double>(most),
-                  encoding_name(place.encoding).c_str(), place.where, static_cast<double>(limit));
-    return text;
+    return io::formatted("%c of token %lld reaches %.7g, but %s%s holds only magnitudes below %.7g", side,
+                         static_cast<long long>(token), static_cast<double>(most),
+                         encoding_name(place.encoding).c_str(), place.where, static_cast<double>(limit));
   }
   return "";  // the codec is not the cause
+}
+
+constexpr int64_t kRows = 256;  // at least; the intervals cover the scatter of so few rows
+
+std::string side_failure(const char* side, const Encoding& encoding, const Interval& stated, int head_dim) {
+  const int64_t units = (kRows + encoding.group - 1) / encoding.group;
+  std::vector<float> rows(static_cast<size_t>(units * encoding.group * head_dim));
+  math::random::fill_normal(math::random::key({uint64_t{encoding.group}}), rows);
+  const std::vector<float> back = through_codec(encoding, head_dim, rows);
+  const double error = relative_l2(std::vector<double>(back.begin(), back.end()),
+                                   std::vector<double>(rows.begin(), rows.end()));
+  if (stated.low <= error && error <= stated.high) return "";  // NaN fails
+  return std::string("the codec's error of ") + side + " is " + in_short(error) +
+         " over N(0,1), and it states " + in_short(stated.low) + " to " + in_short(stated.high);
 }
 
 }  // namespace
@@ -148,6 +159,15 @@ std::vector<HeadRows> read_heads(const workload::Workload& workload, int sequenc
     }
   }
   return rows;
+}
+
+std::vector<float> token_of(const float* rows, int64_t heads, int64_t tokens, int64_t token, int64_t width) {
+  std::vector<float> one;
+  for (int64_t head = 0; head < heads; ++head) {
+    const float* row = rows + (head * tokens + token) * width;
+    one.insert(one.end(), row, row + width);
+  }
+  return one;
 }
 
 HeadRows pick(const HeadRows& all, std::span<const int64_t> tokens, int head_dim) {
@@ -217,15 +237,27 @@ std::vector<float> as_stored(const Codec& codec, bool is_v, int heads, int head_
                              std::vector<float> rows) {
   const Rotation rotation = is_v ? codec.v_rotation : codec.k_rotation;
   rotate(rotation, head_dim, rows);
-  std::vector<float> stored = through_codec(is_v ? codec.v : codec.k, head_dim, rows);
-  if (codec.first > 0) {
-    const std::vector<float> raw = through_codec(kResidual, head_dim, rows);
-    const int64_t values = std::ssize(rows) / heads, first = std::min(codec.first * head_dim, values);
-    for (int64_t at = 0; at < std::ssize(rows); at += values)
-      std::copy_n(raw.begin() + at, first, stored.begin() + at);
+  std::vector<float> stored = ResidualBuffer::needed(codec) ? through_codec(kResidual, head_dim, rows) : rows;
+  const RowUnits units = codec.units();
+  const int64_t n = std::ssize(rows) / heads / head_dim,
+                coded = std::max<int64_t>(0, n - units.first) / units.rows * units.rows;
+  for (int64_t head = 0; coded > 0 && head < heads; ++head) {
+    const int64_t at = (head * n + units.first) * head_dim;
+    const auto from = (ResidualBuffer::waits(codec) ? stored : rows).begin() + at;
+    const std::vector<float> units_rows(from, from + coded * head_dim),
+        decoded = through_codec(is_v ? codec.v : codec.k, head_dim, units_rows);
+    std::copy(decoded.begin(), decoded.end(), stored.begin() + at);
   }
   rotate_back(rotation, head_dim, stored);
   return stored;
+}
+
+std::vector<float> as_waiting(const Codec& codec, bool is_v, int head_dim, std::vector<float> rows) {
+  const Rotation rotation = is_v ? codec.v_rotation : codec.k_rotation;
+  rotate(rotation, head_dim, rows);
+  std::vector<float> raw = through_codec(kResidual, head_dim, rows);
+  rotate_back(rotation, head_dim, raw);
+  return raw;
 }
 
 namespace {
@@ -252,29 +284,12 @@ int64_t first_misplaced(const Side& side, int64_t first, const std::vector<float
 
 }  // namespace
 
-// Encodings that a side of row `row` of `rows` has passed through in a placement that re-encodes rows: each chunk
-// once all of it is older than the newest `hot` rows, and again beyond the next `warm`.
-std::vector<Encoding> tier_encodings(const Spec& spec, int64_t row, int64_t rows, bool is_v) {
-  const TierSettings tiers = *tier_settings(spec);
-  const int64_t hot = tiers.hot_rows, warm = tiers.warm_rows, chunk = tiers.piece_rows;
-  const int64_t end_of_chunk = row / chunk * chunk + chunk;
-  int passed = end_of_chunk <= rows - hot - warm ? 3 : end_of_chunk <= rows - hot ? 2 : 1;
-  std::vector<Encoding> encodings;
-  for (const Codec& codec : stored_codecs(spec)) {
-    if (passed-- == 0) break;
-    const Encoding& next = is_v ? codec.v : codec.k;
-    if (encodings.empty() || next != encodings.back())
-      encodings.push_back(next);  // else the row moves unchanged
-  }
-  return encodings;
-}
-
 std::string misplaced_row(Cache& cache, SequenceId id, int layer, int kv_head, const HeadRows& all) {
   const int d = cache.shape().head_dim;
   const std::vector<int64_t> kept = cache.kept(id, layer, kv_head);
   const Spec& spec = cache.spec(layer);
   const Codec codec = codec_of(spec).make(spec.codec);
-  const bool buffered = ResidualBuffer::waits(codec), tiers = stored_codecs(spec).size() > 1 && !buffered;
+  const bool buffered = ResidualBuffer::waits(codec);
   const int64_t chunk = std::max<int64_t>(1, kChunk / codec.unit_rows()) * codec.unit_rows();
   std::vector<int64_t> first_keys(static_cast<size_t>(std::min(codec.mean_rows, std::ssize(kept))));
   std::iota(first_keys.begin(), first_keys.end(), 0);
@@ -291,9 +306,6 @@ std::string misplaced_row(Cache& cache, SequenceId id, int layer, int kv_head, c
         const Side& side = is_v ? span.v : span.k;
         std::vector<Encoding> encodings{side.encoding};
         if (buffered) encodings.insert(encodings.begin(), kResidual);
-        if (tiers)
-          encodings =
-              tier_encodings(spec, slot + first, std::ssize(kept), is_v && !cache.shape().is_latent());
         const int64_t row = first_misplaced(side, first, is_v ? came.v : came.k, d, encodings);
         if (row < 0) continue;
         return std::string(is_v ? "V" : "K") + " of token " +
@@ -343,6 +355,12 @@ std::unique_ptr<Cache> before_the_cut(const Cache& cache, const workload::Worklo
     uncut->append(0, {&in, 1});
   }
   return uncut;
+}
+
+std::string codec_failure(const Codec& codec, int head_dim) {
+  if (head_dim < 32 || head_dim > 512) return "";
+  const std::string of_k = side_failure("K", codec.k, codec.k_error, head_dim);
+  return of_k.empty() ? side_failure("V", codec.v, codec.v_error, head_dim) : of_k;
 }
 
 }  // namespace kv::verify

@@ -23,6 +23,8 @@ struct HeadRows {
 std::vector<HeadRows> read_heads(const workload::Workload& workload, int sequence, int layer, int64_t tokens,
                                  const std::vector<bool>& wanted);
 
+// One token of rows [heads, tokens, width].
+std::vector<float> token_of(const float* rows, int64_t heads, int64_t tokens, int64_t token, int64_t width);
 HeadRows pick(const HeadRows& all, std::span<const int64_t> tokens, int head_dim);
 
 // Undoes what a cache does to rows [.., head_dim] before it encodes them.
@@ -39,6 +41,8 @@ std::vector<float> through_codec(const Encoding& encoding, int head_dim, const s
 // The rows of a sequence's first tokens on, [heads, tokens, head_dim] of K or V, as attention sees them once stored: rotated
 // before encoding and back after, and those that the codec keeps raw as they are raw.
 std::vector<float> as_stored(const Codec& codec, bool is_v, int heads, int head_dim, std::vector<float> rows);
+// Rows [.., head_dim] as attention sees them while they wait to be encoded.
+std::vector<float> as_waiting(const Codec& codec, bool is_v, int head_dim, std::vector<float> rows);
 
 // Names the first stored row that differs, in any bit, from the codec's encoding of the token that the cache reports:
 // "V of token 3 is not as q8_0 stores it". Empty if none does. `all`: the head's tokens before encoding.
@@ -56,5 +60,9 @@ std::string overflow_of(Cache& cache, SequenceId id, int layer, int kv_head, con
 // prompt. Rows are encoded one by one there and stored alike.
 std::unique_ptr<Cache> before_the_cut(const Cache& cache, const workload::Workload& workload, int sequence,
                                       int layer, int64_t tokens, memory::Ledger& ledger);
+
+// Checks that a codec is as exact as it states over rows of N(0,1): a workload's rows have no such limit, since one large
+// channel may cost all others their bits. Returns the codec's broken statement, or empty if all hold, as they do for head_dim 32…512.
+std::string codec_failure(const Codec& codec, int head_dim);
 
 }  // namespace kv::verify

@@ -5,11 +5,9 @@
 #include <numeric>
 #include <utility>
 
-#include "harness/verify/codec_check.h"
-#include "harness/verify/metrics/metrics.h"
+#include "harness/io/text.h"
 #include "harness/verify/rows.h"
 #include "harness/verify/state_check.h"
-#include "variants/cache/cache.h"
 #include "variants/cache/compatibility.h"
 #include "variants/cache/prefill.h"
 #include "variants/cache/spec.h"
@@ -237,9 +235,8 @@ Errors verify(Cache& cache, const workload::Workload& workload, int64_t tokens,
   e.overflow = c.overflow;
   for (const Output& output : outputs) {
     const Spec& spec = cache.spec(output.layer);
-    for (const Codec& codec : stored_codecs(spec)) {
-      if (e.misstored.empty()) e.misstored = codec_failure(codec, cache.shape().head_dim);
-    }
+    if (e.misstored.empty())
+      e.misstored = codec_failure(codec_of(spec).make(spec.codec), cache.shape().head_dim);
     e.kernel_bound = std::max(e.kernel_bound, kernel_error_bound(spec));
   }
   if (e.misstored.empty()) e.misstored = c.misstored;
@@ -255,11 +252,7 @@ Errors verify(Cache& cache, const workload::Workload& workload, int64_t tokens,
   return e;
 }
 
-std::string in_short(double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2g", x);
-  return text;
-}
+std::string in_short(double x) { return io::formatted("%.2g", x); }
 
 Errors mean_of(std::span<const Errors> errors) {
   // NaN stays: std::max would lose it.

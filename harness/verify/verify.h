@@ -9,7 +9,7 @@
 //
 // The codec's error has no limit, since one large channel of the workload may cost all others their bits. Instead
 // each stored row must equal, to the bit, the codec's encoding of its token (rows.h), and the codec must be as exact
-// as it states (codec_check.h).
+// as it states (rows.h).
 //
 // With positions=cache the tokens come before RoPE: O_full rotates them by their positions, O_kept and O_stored by
 // their cache positions.
@@ -23,8 +23,8 @@
 #include <vector>
 
 #include "harness/verify/metrics/metrics.h"
+#include "harness/verify/policy_check.h"
 #include "harness/verify/reference/attention.h"
-#include "harness/verify/selection_check.h"
 #include "harness/workload/workload.h"
 #include "variants/cache/cache.h"
 

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <filesystem>
 #include <stdexcept>
-#include <utility>
 
 #include "harness/io/safetensors.h"
 #include "harness/workload/workload.h"
@@ -84,7 +83,7 @@ class Dump : public Workload {
              " may differ in their heads only (second size)");
     }
     if (q_.shape[1] % k_.shape[1] != 0) {
-      refuse("q has " + std::to_string(q_.shape[1]) + " heads, which is no multiple of k's " +
+      refuse("q has " + std::to_string(q_.shape[1]) + " heads, which is not a multiple of k's " +
              std::to_string(k_.shape[1]));
     }
     if (q_.shape[3] % 8 != 0 || q_.shape[3] > kMaxHeadDim) {

@@ -1,7 +1,10 @@
-// A workload's first tokens in memory, for callers that read each of them many times.
+// Rows in memory: a workload's first tokens, for callers that read each of them many times, and a whole model's.
 #pragma once
 
+#include <vector>
+
 #include "harness/workload/workload.h"
+#include "variants/cache/cache.h"
 
 namespace kv::workload {
 
@@ -28,6 +31,33 @@ class RecordedWorkload : public Workload {
   std::string name_;
   int64_t tokens_;
   std::vector<RecordedLayer> layers_;  // [sequences, layers]
+};
+
+// Rows for a whole model's caches: synthetic ones for the context, the model's own for the tokens after it.
+class ContextRows : public Workload {
+ public:
+  // Rows of any sequence come from a pool of N(0, 1), so that 128K tokens are available at once; rows from token
+  // `synthetic` on are the recorded ones.
+  ContextRows(const WorkloadShape& shape, int64_t synthetic, uint64_t seed);
+
+  // Records the next tokens of sequence 0 in a layer, as the model gave them to its cache.
+  void record(int layer, const StepInput& in);
+
+  const WorkloadShape& shape() const override { return shape_; }
+  std::string name() const override { return "model"; }
+  int64_t max_tokens() const override { return INT64_MAX; }
+  void read(int sequence, int layer, int64_t first, int64_t n, float* q, float* k, float* v) const override;
+
+ private:
+  using Heads = std::vector<std::vector<float>>;  // [layers * heads] of [recorded tokens, head_dim]
+  void read_rows(const Heads& all, int heads, uint64_t phase, int sequence, int layer, int64_t first,
+                 int64_t n, float* to) const;
+  const float* pool_row(uint64_t phase, int sequence, int layer, int head, int64_t token) const;
+
+  WorkloadShape shape_;
+  int64_t synthetic_;
+  std::vector<float> pool_;  // [kPool, head_dim]
+  Heads q_, k_, v_;
 };
 
 }  // namespace kv::workload

@@ -63,7 +63,7 @@ class ModelSource : public Source {
     tokens_ = model::read_tokens(io::text_to_read(text).string(), tokenizer_path_, vocab);
     if (config.text_from >= static_cast<int64_t>(tokens_.size())) {
       throw std::invalid_argument("workload.text_from skips " + std::to_string(config.text_from) +
-                                  " tokens of a text of " + std::to_string(tokens_.size()) + ": skip fewer");
+                                  " tokens of a text of " + std::to_string(tokens_.size()) + "; skip fewer");
     }
     tokens_.erase(tokens_.begin(), tokens_.begin() + config.text_from);
     if (config.products == "bf16") model_.multiply_in_bf16();
@@ -153,7 +153,7 @@ class RandomModelSource : public Source {
 std::string unsupported_reason(const LayerSpecs& spec, const std::string& family, const ModelShape& shape,
                                const cuda::Gpu* gpu) {
   if (family == "dump" && rotates_at_read(spec))
-    return "a dump's queries and keys have been through RoPE; positions=cache needs them as they were before";
+    return "a dump's queries and keys are rotated by RoPE; positions=cache needs them before RoPE";
   return unsupported_reason(spec, shape, gpu);
 }
 
@@ -164,7 +164,7 @@ std::unique_ptr<Source> open_source(const std::string& family, const std::string
   if (family == "model") {
     if (config.workload.model.empty()) {
       throw std::invalid_argument(
-          "workload \"model\" needs workload.model; its workload.tokenizer, unless the text is token ids or "
+          "workload \"model\" needs workload.model, and workload.tokenizer unless the text is token ids or "
           "the model's folder has a tokenizer.json");
     }
     return std::make_unique<ModelSource>(config.workload, text, gpu);

@@ -35,13 +35,6 @@ KV_HD inline int code_bit(int bits, int n, int i) {
   return i % words * 32 + i / words * bits;
 }
 
-// And the other way round: which code of a row of n is the `at`-th, counted from the row's lowest bits up.
-KV_HD inline int packed_code(int bits, int n, int at) {
-  if (!is_interleaved(bits, n)) return at;
-  const int of_word = 32 / bits;
-  return at % of_word * (n / of_word) + at / of_word;
-}
-
 // Code i of a packed row of n.
 KV_HD inline int read_code(int bits, int n, const std::byte* packed, int i) {
   const int bit = code_bit(bits, n, i), first = bit / 8;

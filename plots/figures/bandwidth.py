@@ -15,9 +15,9 @@ from style import INK, length_axis
 @figure(
     "bandwidth",
     "% of measured read bandwidth", "time",
-    "Higher is better. The dotted line is the read bandwidth measured in the same run with the same threads; in a cold "
-    "cache, no row is in the last-level cache. More than 100 % is drawn at 100 %, with the largest number beside it: such "
-    "rows came from a nearer cache than the measurement of the bandwidth read.",
+    "Higher is better. The dotted line is the read bandwidth measured in the same run with the same threads. In a cold "
+    "cache, no K or V is in the last-level cache. More than 100 % is drawn at 100 % with its number: those reads came from "
+    "a nearer cache than those of the measured bandwidth.",
 )
 def bandwidth(tables: Tables):
     rows = read_bandwidths(tables.common)
@@ -28,11 +28,9 @@ def bandwidth(tables: Tables):
         scale=alt.Scale(domain=[0, 1.05], nice=False),
     )
     best = rows.filter(pl.col("seq_len") == pl.col("seq_len").max()).sort("share").row(-1, named=True)
-    said = "reads more than the measured bandwidth, from a nearer cache" if best["share"] > 1 else (
-        "comes nearest to the measured read bandwidth"
-    )  # fmt: skip
-    where = f"{best['share_text']} in a {best['temperature']} at {best['seq_len']:,.0f} tokens"
-    message = f"{label_of(best['variant'])} {said}: {where}"
+    why = "from a nearer cache" if best["share"] > 1 else "the highest share"
+    message = (f"{label_of(best['variant'])} reads at {best['share_text']} of the measured bandwidth, {why}, "
+               f"in a {best['temperature']} at {best['seq_len']:,.0f} tokens")  # fmt: skip
     share = pl.col("share")
     largest = share == share.max().over("panel", "seq_len")
     rows = rows.with_columns(share_drawn=share.clip(upper_bound=1), above=(share > 1) & largest)

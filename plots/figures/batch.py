@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import altair as alt
 import polars as pl
+from answers import UNRELIABLE
 from figures.figure import Tables, figure
 from known import label_of
 from marks import in_focus, legend_focus, panels, scale, text, tips, variant_axis
-from messages import place, span, times, titled
+from messages import place, times, titled
 from prepare import of_experiment, with_absent, with_panel
-from ranking import UNRELIABLE
 from style import KINDS, QUIET, bytes_text
 
 KINDS_HELD = {"payload": "bytes_payload", "metadata": "bytes_metadata", "slack": "bytes_slack"}
@@ -17,9 +17,9 @@ KINDS_HELD = {"payload": "bytes_payload", "metadata": "bytes_metadata", "slack":
 
 @figure(
     "batch_waste",
-    "Ragged batches: bytes held over bytes of payload", "memory",
-    "Shorter is better; 1 is a cache that holds its rows and nothing else. Slack is reserved and unused: by padding to "
-    "the longest sequence, or in the last block of each sequence.",
+    "Ragged batches: bytes held per byte of payload", "memory",
+    "Shorter is better; at 1, a cache holds its tokens and nothing else. Slack is reserved and unused: padding up to the "
+    "longest sequence, or the rest of each sequence's last block.",
 )
 def batch_waste(tables: Tables):
     rows = of_experiment(tables.cells, "batch", "bytes_payload", "waste_share")
@@ -60,7 +60,7 @@ def most_and_least(rows: pl.DataFrame) -> str:
     held = pl.sum_horizontal(KINDS_HELD.values()) / pl.col("bytes_payload")
     rows = rows.with_columns(held=held).sort("held", "variant")
     said = [f"{label_of(row['variant'])} holds {row['held']:.2f} bytes" for row in (rows.row(-1, named=True), rows.row(0, named=True))]
-    return f"{place(rows)}{said[0]} for each byte of its rows" + (f", {said[1]}" if rows.height > 1 else "")
+    return f"{place(rows)}{said[0]} per byte of payload" + (f", {said[1]}" if rows.height > 1 else "")
 
 
 def cost_of_padding(rows: pl.DataFrame) -> str | None:
@@ -71,7 +71,6 @@ def cost_of_padding(rows: pl.DataFrame) -> str | None:
         return None
     most = padded.row(-1, named=True)
     return (
-        f"Padded to the longest and masked, a step takes {times(most['ratio_p50'])}"
-        f"{span(most['ratio_ci_low'], most['ratio_ci_high'])} the time of the same attention unpadded: "
-        f"{most['masked_share']:.0%} of its rows are padding (lengths {most['lengths']})"
+        f"With padding and a mask, a step takes {times(most['ratio_p50'], most['ratio_ci_low'], most['ratio_ci_high'])} "
+        f"as long as without them: {most['masked_share']:.0%} of its tokens are padding (lengths {most['lengths']})"
     )

@@ -1,4 +1,4 @@
-"""Losses beside those of a variant that the config names: budgets by layer and by head beside a uniform one of the same bytes."""
+"""Losses compared with those of a variant that the config names, such as budgets by layer or head with a uniform one of the same bytes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ SAME_BYTES = 0.03  # of the baseline's, on either side
 
 @figure(
     "loss_baseline",
-    "Loss less the baseline's", "quality",
-    "Further left is better; the line at 0 is the variant that the panel names, on the same tokens. A row is a variant with "
-    "the 95 % bootstrap interval of the paired difference, blue or orange where the interval leaves out 0 and grey where it "
-    "contains it or stays within 0.001 nats. Budgets of layers are in the order of layers. Beside it: the bytes held per input "
-    "token, and KL(full f32 cache || variant). The axis is linear within 0.001 nats of zero.",
+    "Loss minus the baseline's", "quality",
+    "Further left is better; the line at 0 is the variant that the panel's title names. Bars are 95 % bootstrap intervals of the "
+    "paired difference, grey where they contain 0 or lie within 0.001 nats of it. Numbers on the right are the bytes held per "
+    "input token and KL(full f32 cache || variant). The axis is linear within 0.001 nats of zero.",
     warning=warning_if_tiny,
 )
 def loss_baseline(tables: Tables):
@@ -32,7 +31,7 @@ def loss_baseline(tables: Tables):
     order = alt.EncodingSortField("loss_change", op="mean", order="ascending")
     colours = alt.Scale(domain=list(VERDICTS), range=list(VERDICTS.values()))
     base = alt.Chart().encode(
-        change_axis("loss_change", "loss less the baseline's [nats]", ends, alt.X),
+        change_axis("loss_change", "loss minus the baseline's [nats]", ends, alt.X),
         variant_axis(rows["called"], order, "called", 80),
         alt.Color("told:N", scale=colours, legend=alt.Legend(title="the interval says", orient="top")),
         opacity=in_focus(),
@@ -66,7 +65,7 @@ def compared_rows(cells: pl.DataFrame) -> pl.DataFrame:
         spec=pl.col("variant"), task=task_read(), called=series(),
         same_bytes=(pl.col("held_bytes_per_token") / own.over(where) - 1).abs() <= SAME_BYTES,
     ).filter(pl.col("verdict") != "baseline")  # fmt: skip
-    rows = with_panel(rows.with_columns(experiment=pl.format("{} · beside {}", "task", label_text("versus"))))
+    rows = with_panel(rows.with_columns(experiment=pl.format("{} · compared with {}", "task", label_text("versus"))))
     return rows.with_columns(
         text("loss_change", "{:+.2g}".format),
         interval("loss_change_ci_low", "loss_change_ci_high", "{:+.2g}".format),
@@ -82,10 +81,10 @@ def who_is_ahead(rows: pl.DataFrame) -> str:
     where none has such budgets."""
     budgeted = rows.filter("budgeted", "same_bytes")
     chosen = rows if budgeted.is_empty() else budgeted
-    said = [f"{task}: {of_task(own)}" for (task,), own in chosen.group_by("task", maintain_order=True)]
+    said = [f"on {task}, {of_task(own)}" for (task,), own in chosen.group_by("task", maintain_order=True)]
     against = " or ".join(dict.fromkeys(map(label_of, chosen["versus"])))
-    begins = f"Beside {against}" if budgeted.is_empty() else f"Budgets by layer or head beside uniform {against} of the same bytes"
-    return f"{begins}; {'; '.join(said)}"
+    uniform = "" if budgeted.is_empty() else ", a uniform budget of the same bytes"
+    return f"Compared with {against}{uniform}: {'; '.join(said)}"
 
 
 def of_task(rows: pl.DataFrame) -> str:
@@ -95,5 +94,5 @@ def of_task(rows: pl.DataFrame) -> str:
             for extreme, at, more in ((ahead, 0, "less"), (behind, -1, "more")) if extreme.height
             for row in (extreme.row(at, named=True),)]  # fmt: skip
     unclear = rows.height - ahead.height - behind.height
-    count = f"{'all' if unclear == rows.height else unclear} of {rows.height} statistically tied"
+    count = f"{unclear} of {rows.height} {'is' if unclear == 1 else 'are'} statistically tied"
     return ", ".join([*said, count])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations
 
 import altair as alt
 import polars as pl
@@ -11,7 +10,6 @@ from figures.figure import Tables, figure
 from known import label_of
 from labels import with_end_labels
 from known import heading
-from lines import Crossing, Line, crossing, trusted_line
 from marks import click_focus, in_focus, panel_height, panels, text, tips
 from messages import place, titled
 from prepare import NoData, drawable, with_panel
@@ -25,16 +23,16 @@ CURVE = 32  # pieces of a line that a log axis bends
 @figure(
     "break_even",
     "Break-even lengths", "time",
-    "Median time of a step with the line through it, an intercept and a slope for each token. A dot marks the length from which the flatter line is "
-    "faster, the bar its 95 % interval (Fieller’s). At most three crossings a panel, the surest ones, at lengths that both caches "
-    "were measured at; caches that no line describes, or that cross no other, are left out.",
+    "Points are median times of a step, with a line fitted per cache. A dot marks the length from which the flatter line is faster, "
+    "its bar the 95 % interval (Fieller’s). A panel shows at most its three surest crossings within the lengths measured for both. "
+    "Caches that no line fits, or that cross no other, are left out.",
 )
 def break_even(tables: Tables):
     rows = drawable(tables.cells.filter(pl.col("experiment").is_in(EXPERIMENTS)), "step_p50_us", "seq_len")
-    drawn = [marks_of(panel[0], cells) for panel, cells in with_panel(rows).group_by("panel", maintain_order=True)]
+    drawn = [marks_of(panel[0], cells, tables) for panel, cells in with_panel(rows).group_by("panel", maintain_order=True)]
     marks = pl.concat([panel for panel in drawn if panel.height] or [pl.DataFrame()])
     if marks.is_empty():
-        raise NoData("no two caches, each of at least four lengths, surely cross at a length that was measured")
+        raise NoData("no two caches with at least four lengths each surely cross within the lengths measured")
     style = tables.style.showing(marks["variant"])
     axis = log_axis(alt.Y, "us", f"{heading('step_p50_us')} [µs]", marks["us"])
     marks = marks.with_columns(style.short(), text("us", microseconds_text), labelled="fitted")
@@ -53,36 +51,29 @@ def break_even(tables: Tables):
     return titled(panels(chart, marks), surest(marks))
 
 
-def marks_of(panel: str, cells: pl.DataFrame) -> pl.DataFrame:
+def marks_of(panel: str, cells: pl.DataFrame, tables: Tables) -> pl.DataFrame:
     """The points, lines and crossings of a panel; empty where none cross."""
     points = {variant[0]: own.select("seq_len", "step_p50_us").rows() for variant, own in cells.group_by("variant", maintain_order=True)}
-    lines = {variant: line for variant, own in points.items() if (line := trusted_line(own))}
-    found = sorted(crossings(lines, points), key=lambda pair: pair[2].high / pair[2].low)[:MOST_MARKED]
+    groups = (group for group in tables.answers[cells["run"][0]]["break_even"] if group["cell"] in cells["cell"])
+    found = next(groups, {"crossings": []})["crossings"][:MOST_MARKED]
     none = {"panel": panel, "before": "", "low": None, "high": None, "said": "", "measured": False, "fitted": False, "crosses": False}
     marks = []
-    for variant in dict.fromkeys(name for after, before, _ in found for name in (after, before)):
-        own, line = points[variant], lines[variant]
+    for variant, line in {pair[end]["variant"]: pair[end] for pair in found for end in ("after", "before")}.items():
+        own = points[variant]
         first, last = min(own)[0], max(own)[0]
         curve = [first * (last / first) ** (at / CURVE) for at in range(CURVE + 1)]
         marks += [none | {"variant": variant, "tokens": x, "us": y, "measured": True} for x, y in own]
-        marks += [none | {"variant": variant, "tokens": x, "us": line.at(x), "fitted": True} for x in curve]
-    for after, before, at in found:
-        said = f"{in_digits(at.at)} tokens ({in_digits(at.low)}–{in_digits(at.high)})"
-        marks.append(none | {"variant": after, "before": before, "tokens": at.at, "us": lines[after].at(at.at), "low": at.low, "high": at.high,
-                             "said": said, "crosses": True})  # fmt: skip
+        marks += [none | {"variant": variant, "tokens": x, "us": at(line, x), "fitted": True} for x in curve]
+    for pair in found:
+        low, high = pair["interval"]
+        said = f"{in_digits(pair['tokens'])} tokens ({in_digits(low)}–{in_digits(high)})"
+        marks.append(none | {"variant": pair["after"]["variant"], "before": pair["before"]["variant"], "tokens": pair["tokens"],
+                             "us": at(pair["after"], pair["tokens"]), "low": low, "high": high, "said": said, "crosses": True})  # fmt: skip
     return pl.DataFrame(marks, schema_overrides={"low": pl.Float64, "high": pl.Float64}, infer_schema_length=None)
 
 
-def crossings(lines: dict[str, Line], points: dict[str, list]) -> list[tuple[str, str, Crossing]]:
-    """(the faster one behind it, the other, where) of each pair that crosses at a length of both."""
-    found = []
-    for one, other in combinations(lines, 2):
-        at = crossing(lines[one], lines[other])
-        (first, last), (other_first, other_last) = ((min(points[name])[0], max(points[name])[0]) for name in (one, other))
-        if at and max(first, other_first) <= at.at <= min(last, other_last):
-            after, before = (one, other) if lines[one].slope < lines[other].slope else (other, one)
-            found.append((after, before, at))
-    return found
+def at(line: dict, tokens: float) -> float:
+    return line["intercept_us"] + line["us_per_token"] * tokens
 
 
 def surest(marks: pl.DataFrame) -> str:

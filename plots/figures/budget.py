@@ -21,11 +21,9 @@ MOST_NAMED = 4  # policies that are equally good before none of them stands out
 @figure(
     "budget",
     "Error against bytes, over budgets", "error",
-    "Towards the lower left is better. A line is a policy over its budgets, a lone point a codec that keeps every "
-    "token. The dashed line is the Pareto front; an orange dot is a point that may lie on it, by its interval. Errors are "
-    "means over the last tokens of a sequence, with 95 % intervals over the sequences of a batch where there are 5 or more; bytes are payload, metadata and slack over the input "
-    "tokens, evicted ones included. A policy that wins on one workload and loses on another rests on an assumption "
-    "about attention that only the first one meets. Errors below 1e-9 are drawn at 1e-9.",
+    "Towards the lower left is better; the dashed line is the Pareto front, and orange dots may lie on it, by their intervals. A line "
+    "is a policy over its budgets, a lone point a codec that keeps every token. Errors are means over a sequence's last tokens, with "
+    "95 % intervals. Bytes are per input token, evicted ones included. Errors below 1e-9 are drawn at 1e-9.",
     at_one_length=True,
     own_style=True,
 )
@@ -95,9 +93,10 @@ def on_the_front(rows: pl.DataFrame) -> dict[float, str]:
         everywhere = of.group_by("spec").agg((pl.col("place") != "behind").all(), pl.col("per_token").max()).filter("place")
         names = [label_of(spec) for spec in everywhere.sort("per_token", "spec")["spec"]]
         workloads = of["panel"].n_unique()
-        where = f"the Pareto front{f' of all {workloads} workloads' if workloads > 1 else ''} at {length[0]:,.0f} tokens"
-        none = f"None of {of['spec'].n_unique()} variants is on {where}"
-        some = f"On {where}, or statistically tied with it: {', '.join(names[:MOST_NAMED])}{f' and {len(names) - MOST_NAMED} more' * (len(names) > MOST_NAMED)}"
+        where = f"on the Pareto front{f' of all {workloads} workloads' if workloads > 1 else ''} at {length[0]:,.0f} tokens"
+        none = f"None of {of['spec'].n_unique()} variants is {where}"
+        listed = f"{', '.join(names[:MOST_NAMED])}{f' and {len(names) - MOST_NAMED} more' * (len(names) > MOST_NAMED)}"
+        some = f"{listed} {'is' if len(names) == 1 else 'are'} {where}, or statistically tied with it"
         found[length[0]] = some if names else none
     return found
 
@@ -115,8 +114,8 @@ def best_policies(rows: pl.DataFrame) -> dict[float, str] | None:
     for length, of in first.group_by("seq_len", maintain_order=True):
         best = dict(of.sort("panel")["panel", "variant"].rows())
         clear = {panel: ", ".join(called) for panel, called in best.items() if len(called) <= MOST_NAMED}
-        said = [f"{panel}: {called}" if panel else called for panel, called in clear.items()]
+        said = [f"{called} {'has' if len(best[panel]) == 1 else 'have'} the least error{f' on {panel}' * bool(panel)}" for panel, called in clear.items()]
         alike = [panel for panel, names in best.items() if len(names) > MOST_NAMED]
         said += [f"no policy stands out{' on ' + ', '.join(alike) if any(alike) else ''}"] if alike else []
-        found[length[0]] = f"Least error of the policies at {length[0]:,.0f} tokens: {'; '.join(said)}"
+        found[length[0]] = f"At {length[0]:,.0f} tokens, {'; '.join(said)}"
     return found

@@ -23,10 +23,9 @@ OPERATIONS = {
 @figure(
     "checkpoint",
     "Save, snapshot and fork a sequence", "serving",
-    "Further left is better; a row a variant, sorted by its fork, with a point a length. Save and load go through a file: "
-    "saving includes the sync to disk, loading reads from the page cache. Snapshot and restore stay in memory. Where the "
-    "points are far apart, time goes into copying; points in one place are a cache of bounded size, or a fork that "
-    "shares its blocks.",
+    "Further left is better; each point is a length. Save and load go through a file: a save includes the sync to disk, a "
+    "load reads from the page cache. Snapshot and restore stay in memory. Points far apart show time spent on copying; "
+    "points in one place show a cache of bounded size, or shared blocks.",
 )
 def checkpoint(tables: Tables):
     rows = with_panel(drawable(tables.cells, "fork_p50_us", "seq_len"))
@@ -69,6 +68,6 @@ def forks(long: pl.DataFrame) -> str:
     forked = long.filter(pl.col("operation") == "fork", pl.col("seq_len") == pl.col("seq_len").max()).sort("time")
     first, last = forked.row(0, named=True), forked.row(-1, named=True)
     return (
-        f"A fork of {first['seq_len']:,.0f} tokens takes {first['time_text']} ({label_of(first['variant'])}) to "
+        f"A fork of {first['seq_len']:,.0f} tokens takes from {first['time_text']} ({label_of(first['variant'])}) to "
         f"{last['time_text']} ({label_of(last['variant'])})"
     )

@@ -33,6 +33,7 @@ class Tables:
     moments: pl.DataFrame
     hits: pl.DataFrame
     style: VariantStyle
+    answers: dict[str, dict]  # answers.json of each run, by its name
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import altair as alt
 import polars as pl
+from answers import UNRELIABLE
 from figures.figure import Tables, figure
 from families import deciding_stage
 from marks import click_focus, doublings, in_families, in_focus, interval, line_and_points, panels, text, tips
-from messages import span, times, titled
+from messages import times, titled
 from known import dimensions, heading, label_of, label_text
 from prepare import NoData, with_absent, with_panel
-from ranking import UNRELIABLE
 from style import length_axis, log_axis, microseconds_text
 
 MAX_POINTS = 2_400  # of all lines together: what a browser draws at once; the maxima always survive
@@ -23,9 +23,9 @@ MOST_SAID = 3  # variants in a title
 @figure(
     "growth",
     "Time of each step of a growth run", "growth",
-    "From an empty cache, one token at a time. A line is the median of a step over the repetitions, the band their "
-    "range. A triangle with its length is a step that takes twice its neighbours in every repetition, as one that grows the "
-    "buffer does; other spikes come from the machine. The longest run of each variant is drawn.",
+    "The cache starts empty and grows by a token per step. A line is the median over the repetitions, the band their range. "
+    "A triangle with its length marks a step that takes at least twice as long as its neighbours in every repetition, such as "
+    "one that grows the buffer; other spikes come from the machine.",
     also_common=True,
 )
 def growth(tables: Tables):
@@ -57,17 +57,17 @@ def growth(tables: Tables):
 
 @figure(
     "reallocations",
-    "Steps of a growth run far above their neighbours", "growth",
-    "Every step that takes twice its neighbours in every repetition, as one that grows the buffer does, from its "
-    "neighbours' time (the lower end) to its own (the point), median of the repetitions. A panel a variant; the "
-    "longer the line, the longer one token waits.",
+    "Steps of a growth run that take far longer than their neighbours", "growth",
+    "Each line goes from the time of a step's neighbours (lower end) to the step's own (point); both are medians of the "
+    "repetitions. The chart shows steps that take at least twice as long as their neighbours in every repetition, such as "
+    "those that grow the buffer. The longer the line, the longer one token waits.",
 )
 def reallocations(tables: Tables):
     rows = with_reallocations(median_steps(longest_growth(tables.growth, tables.cells)))
     message = slowest_reallocation(rows)
     rows = rows.filter("reallocates", pl.col("around_us") > 0)
     if rows.is_empty():
-        raise NoData("no step of the growth runs takes twice its neighbours in every repetition")
+        raise NoData("no step of the growth runs takes twice as long as its neighbours in every repetition")
     most = rows.group_by("variant").agg(pl.len()).sort("len", "variant", descending=[True, False])["variant"][:9]
     rows = rows.with_columns(
         text("step_us", microseconds_text), text("around_us", microseconds_text),
@@ -119,17 +119,17 @@ def slowest_reallocation(steps: pl.DataFrame) -> str | None:
         return None
     step = found.sort("step_us").row(-1, named=True)
     return (
-        f"{label_of(step['variant'])} waits at {step['length']:,.0f} tokens in every repetition: "
-        f"{microseconds_text(step['step_us'])}, beside {microseconds_text(step['around_us'])} for the steps around it"
+        f"At {step['length']:,.0f} tokens, a step of {label_of(step['variant'])} is slow in every repetition: it takes "
+        f"{microseconds_text(step['step_us'])}, its neighbours take {microseconds_text(step['around_us'])}"
     )
 
 
 @figure(
     "growth_total",
     "Total time of appends in a growth run", "growth",
-    "Lower is better. Time of all appends and views from an empty cache to this length, without attention; copies made by "
-    "growing are a part of it. Median of the repetitions with its 95 % interval. Twice the time for twice the length is linear, "
-    "four times is quadratic.",
+    "Lower is better. The time of all appends and views from an empty cache to this length, with the copies that growing "
+    "makes and without attention: the median of the repetitions with its 95 % interval. Growth is linear if twice the length "
+    "takes twice as long, quadratic if it takes four times as long.",
 )
 def growth_total(tables: Tables):
     rows = growth_totals(tables.cells).with_columns(text("append_total_us", microseconds_text))
@@ -164,7 +164,7 @@ def growth_totals(cells: pl.DataFrame) -> pl.DataFrame:
 
 def over(ratio: dict[str, float | None]) -> str:
     value, low, high = ratio.values()
-    return "–" if value is None else times(value) + span(low, high)
+    return "–" if value is None else times(value, low, high)
 
 
 def against_baseline(rows: pl.DataFrame, baseline: str | None) -> str | None:
@@ -177,10 +177,10 @@ def against_baseline(rows: pl.DataFrame, baseline: str | None) -> str | None:
     if compared.is_empty():
         return None
     apart = (pl.col("append_total_ratio_ci_low") > 1) | (pl.col("append_total_ratio_ci_high") < 1)
-    said = [f"{label_of(name)} {over(dict(zip(RATIO, ratio)))}" for name, *ratio in compared.filter(apart).head(MOST_SAID).select("variant", *RATIO).rows()]
+    said = [f"{times(*ratio)} as long with {label_of(name)}" for name, *ratio in compared.filter(apart).head(MOST_SAID).select("variant", *RATIO).rows()]
     tied = [label_of(name) for name in compared.filter(~apart)["variant"]]
-    said += [f"{', '.join(tied)} statistically tied with it"] if tied else []
-    return f"Time of all {longest['seq_len'][0]:,.0f} appends over that of {label_of(baseline)}: {', '.join(said)}"
+    parts = [f"take {', '.join(said)}"] * bool(said) + [f"are statistically tied with {', '.join(tied)}"] * bool(tied)
+    return f"Compared with {label_of(baseline)}, all {longest['seq_len'][0]:,.0f} appends {'; they '.join(parts)}"
 
 
 def longest_growth(growth: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:

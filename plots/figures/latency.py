@@ -1,15 +1,15 @@
-"""Time of a decode step: against length, and over the baseline's."""
+"""Time of a decode step: against length, and relative to the baseline's."""
 
 from __future__ import annotations
 
 import altair as alt
 import polars as pl
+from answers import UNRELIABLE
 from figures.figure import Tables, figure
 from known import heading, label_of
 from marks import in_families, in_focus, interval, legend_focus, length_choice, line_and_points, panels, text, tips, variant_axis
-from messages import at_each_length, count_of_verdicts, place, slowest_and_fastest, titled
+from messages import answer, at_each_length, count_of_verdicts, place, titled
 from prepare import NoData, drawable, with_absent, with_panel
-from ranking import UNRELIABLE
 from style import INK, QUIET, bytes_text, length_axis, log_axis, microseconds_text
 
 VERDICTS = {"faster": "#0072B2", "slower": "#D55E00", "ambiguous": "#8a93a0", UNRELIABLE: "#f0c808"}
@@ -18,7 +18,7 @@ VERDICTS = {"faster": "#0072B2", "slower": "#D55E00", "ambiguous": "#8a93a0", UN
 @figure(
     "latency",
     "Step latency against sequence length", "time",
-    "Lower is better. Median time of a step with its 95 % interval, in a growth run over all of its steps. Ratios "
+    "Lower is better. Points are median times of a step with 95 % intervals; in a growth run, of all its steps. Ratios "
     "to the baseline decide which variant is faster, not these intervals. A ring marks times that something else on the machine disturbed.",
 )
 def latency(tables: Tables):
@@ -57,18 +57,17 @@ def longest_message(rows: pl.DataFrame) -> str | None:
     """Of the first panel that has ratios, at its longest length."""
     for _, panel in rows.group_by("panel", maintain_order=True):
         longest = panel.filter(pl.col("seq_len") == pl.col("seq_len").max())
-        said = slowest_and_fastest(longest)
-        if said:
+        if said := answer(longest):
             return f"{place(longest)}{said} at {longest['seq_len'][0]:,.0f} tokens"
     return None
 
 
 @figure(
     "ratio",
-    "Step time over the baseline's", "time",
-    "Further left is faster; the line at 1 is the baseline. A row is a variant with the 95 % interval of its ratio, blue "
-    "or orange where the interval shows a difference and grey where it contains 1. Beside it: the bytes that a sequence "
-    "holds, and the relative L2 error of the output. Unreliable: the baseline is noisy or differs from itself.",
+    "Step time relative to the baseline's", "time",
+    "Further left is faster; the line at 1 is the baseline. Bars are 95 % intervals of the ratio, grey where they contain 1. "
+    "Numbers on the right are the bytes held per sequence and the relative L2 error of the output. Unreliable: the baseline "
+    "is noisy or differs from itself.",
     at_one_length=True,
 )
 def ratio(tables: Tables):

@@ -20,8 +20,8 @@ SAME_OVER = ("workload", "experiment", "phase", "threads")
 @figure(
     "memory",
     "Memory against sequence length", "memory",
-    "Lower is better. The most that was in memory at once while the cache was filled and read: payload, metadata, slack, "
-    "workspace, and what growing holds twice. Folders of earlier versions have what a step holds instead. Parallel lines differ by a constant factor; a flat line is a cache of bounded size, which evicts tokens.",
+    "Lower is better. The peak while the cache was filled and read: payload, metadata, slack, workspace, and both copies of "
+    "a buffer that grows. (Folders of earlier versions: memory held during a step.) Parallel lines differ by a constant factor; a flat line is a cache of bounded size, which evicts tokens.",
 )
 def memory(tables: Tables):
     rows = drawable(tables.common, "bytes_peak", "seq_len")
@@ -48,13 +48,13 @@ def memory(tables: Tables):
 
 
 def peak_said(rows: pl.DataFrame) -> str:
-    quantity = "peak memory" if rows["peak_is_measured"].all() else "memory that a step holds"
+    quantity = "peak memory" if rows["peak_is_measured"].all() else "memory held during a step"
     return f"{quantity}, {layers_said(rows)}"
 
 
 def least(rows: pl.DataFrame, baseline: str | None, column: str) -> str:
     """Which of the rows, all of one length, have the fewest bytes, how few, and what the whole model holds with them."""
-    holds = "peaks lowest" if column == "bytes_peak" and rows["peak_is_measured"].all() else "holds the least"
+    peaks = column == "bytes_peak" and rows["peak_is_measured"].all()
     rows = rows.sort(column)
     smallest = rows.row(0, named=True)
     tied = rows.filter(pl.col(column) <= TIED * smallest[column], pl.col("panel") == smallest["panel"])
@@ -63,18 +63,18 @@ def least(rows: pl.DataFrame, baseline: str | None, column: str) -> str:
     amount += f" ({bytes_text(smallest['model_bytes'])} in the whole model)" if smallest["model_bytes"] else ""
     same = rows.filter(pl.col("variant") == (baseline or ""), pl.col("panel") == smallest["panel"])
     if baseline in set(tied["variant"]):
-        return f"No variant {holds.replace('the least', 'less').replace('lowest', 'lower')} than {label_of(baseline)}, {amount},"
+        return f"No variant {'has a lower peak' if peaks else 'holds less'} than {label_of(baseline)}: {amount},"
     others = f" and {tied.height - 1} other{'s' * (tied.height > 2)}" if tied.height > 1 else ""
-    plural = holds.replace("s ", " ", 1) if others else holds
-    beside = "" if same.is_empty() else f" or {times(smallest[column] / same[column][0])} that of {label_of(baseline)}"
-    return f"{label_of(smallest['variant'])}{others} {plural}, {amount}{beside},"
+    best = ("have the lowest peak" if others else "has the lowest peak") if peaks else "hold the least" if others else "holds the least"
+    compared = "" if same.is_empty() else f", {times(smallest[column] / same[column][0])} that of {label_of(baseline)}"
+    return f"{label_of(smallest['variant'])}{others} {best}: {amount}{compared},"
 
 
 @figure(
     "bytes",
     "Bytes by kind", "memory",
     "Shorter is better. Payload is encoded K and V; metadata is scales, zero points, tables and scores; slack is "
-    "reserved and unused; workspace is the scratch memory of a step. The title counts what is held, workspace left out.",
+    "reserved and unused; workspace is the scratch memory of a step. The title counts what is held, without workspace.",
     at_one_length=True,
 )
 def bytes_by_kind(tables: Tables):

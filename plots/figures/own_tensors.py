@@ -19,9 +19,8 @@ SMALLEST_ERROR = 1e-9
     "eval_error",
     "Error of your tensors against bytes", "error",
     "Towards the lower left is better; the dashed line is the Pareto front: no variant measured has both fewer bytes and "
-    "a smaller error. A point is the error over all layers, heads and tokens of the dump, its line the range from the "
-    "best head to the worst. Bytes are payload, metadata and slack over the tokens given, evicted ones included. Errors "
-    "below 1e-9 are drawn at 1e-9.",
+    "a smaller error. A point is the error over all layers, heads and tokens of the dump; its line is the range from the "
+    "best head to the worst. Bytes are per token given, evicted ones included. Errors below 1e-9 are drawn at 1e-9.",
 )
 def eval_error(tables: Tables):
     rows = of_experiment(tables.cells, "eval", "held_bytes_per_token")
@@ -69,19 +68,18 @@ def smallest_and_most_exact(rows: pl.DataFrame) -> str:
     rows = rows.filter(pl.col("panel") == rows["panel"][0])
     front = rows.filter("front", pl.col("err_rel_l2") > 2e-6).sort("per_token", "error")
     if front.is_empty():
-        return "No variant that is smaller loses anything"
-    said = [f"{label_of(row['variant'])} holds {row['held_bytes_per_token_text']} a token with an error of {row['err_rel_l2_text']}"
+        return "No smaller variant loses anything"
+    said = [f"{label_of(row['variant'])} holds {row['held_bytes_per_token_text']} per token with an error of {row['err_rel_l2_text']}"
             for row in front.rows(named=True)]  # fmt: skip
     return said[0] + (f", {said[-1]}" if len(said) > 1 else "")
 
 
 @figure(
     "eval_heads",
-    "Error of your tensors by layer and head, over the variant's own", "error",
-    "A panel is a variant with its error over the whole dump, a row of it a layer, a column a query head; panels are sorted "
-    "from the smallest error to the largest. Orange heads lose more than the variant does on the whole, blue ones less: an "
-    "orange row is a layer that the variant does not suit, orange columns side by side are heads that share a KV head. "
-    "“+2” counts further variants with the very same errors.",
+    "Error of your tensors by layer and head, relative to the variant's own", "error",
+    "Each panel is a variant with its error over the whole dump, from the smallest error to the largest. Rows are layers, columns "
+    "query heads. Orange heads lose more than the variant as a whole, blue ones less. An orange row is a layer that the variant "
+    "does not suit; neighbouring orange columns share a KV head. “+2” counts other variants with the same errors.",
 )
 def eval_heads(tables: Tables):
     cells = with_absent(tables.cells, ["err_rel_l2"]).select("run", "cell", together="err_rel_l2")
@@ -109,7 +107,7 @@ def eval_heads(tables: Tables):
     drawn = sized.facet(alt.Facet("panel:N", sort=titles, title=None), data=rows, columns=3)
     worst = rows.sort("times").row(-1, named=True)
     return titled(drawn, f"Query head {worst['q_head']:.0f} of layer {worst['layer']:.0f} loses {times(worst['times'])} as much "
-                         f"as {label_of(worst['variant'])} does on the whole")  # fmt: skip
+                         f"as {label_of(worst['variant'])} does as a whole")  # fmt: skip
 
 
 def one_of_equals(rows: pl.DataFrame) -> pl.DataFrame:
@@ -138,5 +136,5 @@ def times_colour(times: pl.Series) -> alt.Color:
     return alt.Color(
         "times:Q",
         scale=alt.Scale(type="log", scheme="blueorange", domain=[1 / most, most]),
-        legend=alt.Legend(title="over the variant's error", format=".2~r", gradientLength=130, values=ticks),
+        legend=alt.Legend(title="relative to the variant's error", format=".2~r", gradientLength=130, values=ticks),
     )

@@ -15,9 +15,12 @@ from prepare import NoData, drawable, with_panel
 from style import QUIET, bytes_axis, bytes_text, length_axis, log_axis, microseconds_text
 
 HOW = (
-    "A run whose variants differ in one number, as in paged(block=8) and paged(block=64), has this chart; a line is what "
-    "is left of a name without that number. The dotted line is the baseline."
+    "The variants differ in one number, such as the block of paged(block=8) and paged(block=64); a line joins those that "
+    "differ in nothing else. The dotted line is the baseline."
 )
+
+
+WHAT = {"step_p50_us": "A step takes", "bytes_peak": "Memory goes", "append_total_us": "All appends take"}
 
 
 @figure("parameter_time", "Step latency against a parameter of the variants", "time",
@@ -42,7 +45,7 @@ def parameter_memory(tables: Tables):
 
 
 @figure("parameter_growth", "Total time of appends in a growth run against a parameter of the variants", "growth",
-        f"Lower is better. Append and view, without attention, until the cache was full; median of the repetitions. {HOW} "
+        f"Lower is better. The time of append and view, without attention, until the cache was full, as the median of the repetitions. {HOW} "
         "Bars are 95 % intervals.", at_one_length=True)  # fmt: skip
 def parameter_growth(tables: Tables):
     rows = growth_totals(tables.cells).with_columns(text("append_total_us", microseconds_text))
@@ -56,7 +59,7 @@ def against_parameter(
 ):
     parameter = swept_parameter(set(rows["variant"]))
     if parameter is None:
-        raise NoData("the variants do not differ in one number of three values or more")
+        raise NoData("the variants do not differ in a single number that has three values or more")
     base_rows = rows.filter(pl.col("variant") == (baseline or ""), ~pl.col("variant").is_in(list(parameter.values)))
     beside = base_rows.select("panel", "seq_len", baseline_value=value).unique(["panel", "seq_len"])
     rows = rows.filter(pl.col("variant").is_in(list(parameter.values))).with_columns(
@@ -92,6 +95,6 @@ def best_value(rows: pl.DataFrame, value: str, name: str) -> str:
     rows = rows.sort(value)
     least, most = rows.row(0, named=True), rows.row(-1, named=True)
     return (
-        f"From {least[value + '_text']} ({label_of(least['spec'])}) to {most[value + '_text']} ({label_of(most['spec'])}) "
-        f"over {name}"
+        f"{WHAT[value]} from {least[value + '_text']} ({label_of(least['spec'])}) to {most[value + '_text']} ({label_of(most['spec'])}), "
+        f"depending on {name},"
     )

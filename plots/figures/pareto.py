@@ -8,17 +8,16 @@ from figures.figure import Tables, figure
 from labels import with_point_labels
 from marks import click_focus, in_focus, length_choice, panel_height, panel_width, panels, point_names, room_below, text, tips
 from messages import at_each_length, titled
-from prepare import drawable, layers_said, with_dominated, with_front, with_panel
+from prepare import drawable, layers_said, with_front, with_panel
 from style import QUIET, bytes_text, log_axis, microseconds_text
 
 
 @figure(
     "pareto",
     "Error against memory", "error",
-    "Towards the lower left is better; the dashed line is the Pareto front: no variant measured has both fewer bytes held "
-    "and a smaller error. Fill shows the time of a step (darker is slower), outline and shape the variant. A faint "
-    "variant is dominated: another one is faster, by intervals that do not overlap, and neither larger nor less exact; "
-    "its name is in its tooltip. Errors below 1e-9 are drawn at 1e-9.",
+    "Towards the lower left is better; no variant measured has both fewer bytes and a smaller error than the dashed Pareto front. "
+    "A darker fill is a slower step; outline and shape show the variant. A faint variant is dominated: another one is faster, by "
+    "its interval, and neither larger nor less accurate. Errors below 1e-9 are drawn at 1e-9.",
     at_one_length=True,
 )
 def pareto(tables: Tables):
@@ -26,7 +25,8 @@ def pareto(tables: Tables):
     rows = with_panel(rows).with_columns(
         per_token=pl.col("bytes_per_token") / 1024, error=pl.col("err_rel_l2").clip(lower_bound=1e-9)
     )
-    rows = with_dominated(with_front(rows)).with_columns(
+    rows = with_front(rows).with_columns(
+        (pl.col("on_front") == "").alias("dominated"),
         text("bytes_per_token", bytes_text),
         text("step_p50_us", microseconds_text),
         text("err_rel_l2", "{:.3g}".format),
@@ -63,7 +63,7 @@ def pareto(tables: Tables):
 def count_of_dominated(rows: pl.DataFrame) -> str:
     total, front, dominated = rows.height, rows["front"].sum(), rows["dominated"].sum()
     counted = "variants" if rows["panel"].n_unique() == 1 else "points"
-    return f"On the front of memory and error: {front} of {total} {counted}; {dominated} dominated,"
+    return f"{front} of {total} {counted} {'is' if front == 1 else 'are'} on the front of memory and error, {dominated} {'is' if dominated == 1 else 'are'} dominated"
 
 
 def step_fill(times: pl.Series) -> alt.Fill:

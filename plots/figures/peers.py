@@ -1,4 +1,4 @@
-"""Other engines' attention beside kvlab's over the same bits."""
+"""Other engines' attention compared with kvlab's over the same bits."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from messages import at_each_length, times, titled
 from prepare import NoData, measured, with_absent, with_panel
 from style import INK, log_axis, microseconds_text
 
-# Where the rows are before a step, and in which columns its ratio and time are.
+# The cache's state before a step, and the columns that have its ratio and time.
 STATES = {"cold": ("peer_cold_ratio", "cold_attend_p50_us", "#0072B2"), "hot": ("peer_ratio", "step_p50_us", "#D55E00")}
 
 
 @figure(
     "peers",
-    "Other engines' step time over kvlab's", "time",
-    "Further right is slower than kvlab; the line at 1 is kvlab's own variant of the same bits, which the tooltip names. A row is "
-    "an engine and the format of its cache, with the 95 % interval of its ratio. Cold: no row is in the last-level cache; hot: one "
-    "cache again and again.",
+    "Other engines' step time relative to kvlab's", "time",
+    "Further right is slower than kvlab; the line at 1 is kvlab's own variant of the same bits, which the tooltip names. Bars are "
+    "95 % intervals of the ratio. Cold: no K or V is in the last-level cache when the step begins. Hot: the same cache is read "
+    "again and again.",
     at_one_length=True,
 )
 def peers(tables: Tables):
@@ -34,13 +34,13 @@ def peers(tables: Tables):
     choice = length_choice(rows["seq_len"])
     ends = pl.concat([rows["ratio"], rows["low"], rows["high"], pl.Series([1.0])]).drop_nulls()
     ends = ends.clip(min(1.0, rows["ratio"].min()) / 2, rows["ratio"].max() * 2)
-    axis = log_axis(alt.X, "ratio", "time of a step / that of kvlab with the same bits", ends)
+    axis = log_axis(alt.X, "ratio", "step time / kvlab's with the same bits", ends)
     order = rows.group_by("variant").agg(pl.col("ratio").mean()).sort("ratio", "variant")["variant"].to_list()
     colours = alt.Scale(domain=list(STATES), range=[colour for _, _, colour in STATES.values()])
     base = alt.Chart().encode(
         axis,
         variant_axis(order),
-        alt.Color("state:N", scale=colours, legend=alt.Legend(title="the rows are", orient="top")),
+        alt.Color("state:N", scale=colours, legend=alt.Legend(title="the cache is", orient="top")),
         opacity=in_focus(),
         tooltip=tips(ratio="ratio_text", interval_95="interval", versus="peer_versus", step="us_text", version="peer_version",
                      settings="peer_settings"),
@@ -74,5 +74,5 @@ def nearest(rows: pl.DataFrame) -> str:
     row = rows.sort("ratio").row(0, named=True)
     faster = rows.filter(pl.col("high") < 1)["variant"].n_unique()
     panel = f"{row['panel']}: " if rows["panel"].n_unique() > 1 else ""
-    said = f"{panel}{label_of(row['variant'])}, {row['state']}, takes {times(row['ratio'])} the time of {label_of(row['peer_versus'])}"
+    said = f"{panel}{label_of(row['variant'])} ({row['state']}) takes {times(row['ratio'])} as long as {label_of(row['peer_versus'])}"
     return f"{said}, the least of {rows['variant'].n_unique()}; {faster or 'none'} of them {'is' if faster < 2 else 'are'} faster by the interval,"

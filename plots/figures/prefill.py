@@ -17,9 +17,9 @@ from style import COLOURS, QUIET, SHAPES, bytes_axis, bytes_text, length_axis, l
 @figure(
     "prefill_workspace",
     "Prefill: workspace against prompt length", "memory",
-    "Lower is better. Peak scratch memory while a prompt is stored and attended to. A line that rises four-fold with "
-    "every doubling holds the whole score matrix, two-fold that of a chunk; a flat one holds neither. Where the "
-    "tiled line of a paged cache rises, it does so by its block table.",
+    "Lower is better. Peak scratch memory while a prompt is stored and attended to. A line that rises four-fold per "
+    "doubling holds the whole score matrix; two-fold, that of a chunk; a flat one holds neither. The tiled line of a "
+    "paged cache rises by its block table alone.",
 )
 def prefill_workspace(tables: Tables):
     rows = prefill_arms(tables.cells, "bytes_workspace_peak").filter(pl.col("bytes_workspace_peak") > 0)
@@ -27,9 +27,9 @@ def prefill_workspace(tables: Tables):
     base = alt.Chart().encode(
         length_axis("seq_len", "prompt length [tokens]", rows["seq_len"]),
         bytes_axis("bytes_workspace_peak", "peak workspace", rows["bytes_workspace_peak"]),
-        tooltip=tips(arm="arm_text", workspace="bytes_workspace_peak_text"),
+        tooltip=tips(method="arm_text", workspace="bytes_workspace_peak_text"),
     )
-    return titled(panels(alt.layer(*arm_lines(base, rows)), rows), most_and_least(rows, "bytes_workspace_peak", bytes_text))
+    return titled(panels(alt.layer(*arm_lines(base, rows)), rows), most_and_least(rows, "bytes_workspace_peak", bytes_text, "needs", "much"))
 
 
 @figure(
@@ -46,16 +46,16 @@ def prefill_time(tables: Tables):
     base = alt.Chart().encode(
         length_axis("seq_len", "prompt length [tokens]", rows["seq_len"]),
         log_axis(alt.Y, "prefill_p50_us", f"{heading('prefill_p50_us')} [µs]", ends.drop_nulls()),
-        tooltip=tips(arm="arm_text", p50="prefill_p50_us_text", interval_95="interval"),
+        tooltip=tips(method="arm_text", p50="prefill_p50_us_text", interval_95="interval"),
     )
     bar = base.encode(alt.Y("prefill_ci_low_us:Q"), alt.Y2("prefill_ci_high_us:Q")).mark_rule(
         strokeWidth=1.5, color=QUIET
     )
     drawn = panels(alt.layer(bar.encode(opacity=in_focus()), *arm_lines(base, rows)), rows)
-    return titled(drawn, most_and_least(rows, "prefill_p50_us", microseconds_text))
+    return titled(drawn, most_and_least(rows, "prefill_p50_us", microseconds_text, "takes", "long"))
 
 
-def most_and_least(rows: pl.DataFrame, value: str, write: Callable[[float], str]) -> str | None:
+def most_and_least(rows: pl.DataFrame, value: str, write: Callable[[float], str], verb: str, as_: str) -> str | None:
     """The arms with the most and the least of `value` for the longest prompt that two arms of a variant were given."""
     together = ["panel", "variant", "seq_len"]
     rows = rows.filter(pl.len().over(together) > 1)
@@ -65,8 +65,8 @@ def most_and_least(rows: pl.DataFrame, value: str, write: Callable[[float], str]
     rows = rows.filter(pl.col(name) == longest[name] for name in together).sort(value, "arm_text")
     most, least = rows.row(-1, named=True), rows.row(0, named=True)
     ratio = times(most[value] / least[value])
-    return (f"{place(rows)}{write(most[value])} with {most['arm_text']}, {ratio} the {write(least[value])} with "
-            f"{least['arm_text']}, at {longest['seq_len']:,.0f} tokens")  # fmt: skip
+    return (f"{place(rows)}{most['arm_text']} {verb} {write(most[value])}, {ratio} as {as_} as {least['arm_text']} "
+            f"({write(least[value])}), at {longest['seq_len']:,.0f} tokens")  # fmt: skip
 
 
 def prefill_arms(cells: pl.DataFrame, column: str) -> pl.DataFrame:
@@ -82,7 +82,7 @@ def arm_lines(base: alt.Chart, rows: pl.DataFrame) -> list[alt.Chart]:
     """The layers of a figure with a line an arm; `base` holds the axes and the tooltip."""
     arms = natural_order(set(rows["arm_text"]))
     colours = dict(zip(arms, COLOURS * (1 + len(arms) // len(COLOURS))))
-    legend = alt.Legend(title="arm", symbolDash=[1, 0], symbolFillColor="white", symbolStrokeWidth=2)
+    legend = alt.Legend(title="method", symbolDash=[1, 0], symbolFillColor="white", symbolStrokeWidth=2)
     colour = alt.Color("arm_text:N", scale=scale(colours), legend=legend)
     line = base.mark_line(strokeWidth=1.8).encode(colour, opacity=in_focus())
     shapes = alt.Scale(domain=arms, range=[SHAPES[i % len(SHAPES)] for i in range(len(arms))])

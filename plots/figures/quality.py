@@ -11,7 +11,7 @@ from labels import with_point_labels
 from marks import (
     click_focus, front_dots, front_line, in_families, in_focus, interval, length_choice, line_and_points, panel_width, panels, point_names, text, tips,
 )  # fmt: skip
-from messages import at_each_length, least_of_four_bits, titled
+from messages import answer, at_each_length, titled
 from prepare import NoData, of_experiment, with_absent, with_front, with_panel
 from style import bytes_text, length_axis, log_axis
 
@@ -23,10 +23,9 @@ NOTHING_CHANGED = "no variant's predictions differ from the full f32 cache's"
 @figure(
     "quality_kl",
     "KL divergence of the predictions against bytes", "quality",
-    "Towards the lower left is better; the dashed line is the Pareto front, and an orange dot a point that may lie on it, by its "
-    "interval. KL divergence of the next token's "
-    "distribution from the full f32 cache's on the same text, with 95 % bootstrap intervals. A line is a policy over "
-    "its budgets, a lone point a codec that keeps every token.",
+    "Towards the lower left is better; the dashed line is the Pareto front, and orange dots may lie on it, by their intervals. The KL "
+    "divergence compares the next token's distribution with the full f32 cache's on the same text (95 % bootstrap intervals). "
+    "A line is a policy over its budgets, a lone point a codec that keeps every token.",
     at_one_length=True,
     warning=warning_if_tiny,
     own_style=True,
@@ -42,10 +41,9 @@ def quality_kl(tables: Tables):
 @figure(
     "quality_loss",
     "Change of the loss against bytes", "quality",
-    "Towards the lower left is better; the dashed line is the Pareto front, and an orange dot a point that may lie on it, by its "
-    "interval. Mean loss less that of the full f32 cache "
-    "on the same tokens, with 95 % bootstrap intervals; an interval that contains 0 shows no difference. 0.01 nats are "
-    "1 % of the perplexity. The axis is linear within 0.001 nats of zero.",
+    "Towards the lower left is better; the dashed line is the Pareto front, and orange dots may lie on it, by their intervals. The "
+    "change is the mean loss minus the full f32 cache's on the same tokens; a 95 % bootstrap interval that contains 0 shows no "
+    "difference. 0.01 nats are 1 % of the perplexity. The axis is linear within 0.001 nats of zero.",
     at_one_length=True,
     warning=warning_if_tiny,
 )
@@ -58,9 +56,8 @@ def quality_loss(tables: Tables):
 @figure(
     "kl_position",
     "KL divergence by position", "quality",
-    "Lower is better, with 95 % bootstrap intervals. A line that rises with the position is an error that accumulates; "
-    "one that jumps at the policy's budget has begun to evict. Variants with exactly the full f32 cache's predictions "
-    "have no line.",
+    "Lower is better; bands are 95 % bootstrap intervals. A line that rises with the position shows an error that accumulates; "
+    "one that jumps at the policy's budget has begun to evict. Variants that predict exactly as the full f32 cache have no line.",
     at_one_length=True,
     warning=warning_if_tiny,
 )
@@ -96,24 +93,24 @@ def change_of_loss(rows: pl.DataFrame) -> str:
     worst = changed.sort(pl.col("loss_change").abs()).row(-1, named=True)
     ends = f"{worst['loss_change_ci_low']:+.2g} to {worst['loss_change_ci_high']:+.2g}"
     return (f"{changed.height} of {rows.height} variants change the loss by more than their intervals; "
-            f"{label_of(worst['spec'])} most, by {worst['loss_change']:+.2g} nats ({ends}),")  # fmt: skip
+            f"{label_of(worst['spec'])} changes it most, by {worst['loss_change']:+.2g} nats ({ends}),")  # fmt: skip
 
 
 def at_the_last_position(rows: pl.DataFrame) -> str:
     """The variants whose predictions differ least and most where the text is longest."""
     rows = rows.filter(pl.col("position_last") == pl.col("position_last").max())
-    return f"In the last tokens {least_and_most(rows)}"
+    return f"In the last tokens, {least_and_most(rows)}"
 
 
 def least_and_most(rows: pl.DataFrame) -> str:
     named = with_absent(rows, [], ["oracle"]).filter(pl.col("oracle").is_null())
     rows = (rows if named.is_empty() else named).sort("kl_mean", "spec")
-    least, most = (f"{label_of(row['spec'])} by {row['kl_mean']:.1g} nats" for row in (rows.row(0, named=True), rows.row(-1, named=True)))
-    return f"predictions differ most with {most}" + (f", least with {least}," if rows.height > 1 else "")
+    least, most = (f"{label_of(row['spec'])} ({row['kl_mean']:.1g} nats)" for row in (rows.row(0, named=True), rows.row(-1, named=True)))
+    return f"predictions differ most with {most}" + (f" and least with {least}" if rows.height > 1 else "")
 
 
 MESSAGES = {
-    "kl_mean": lambda rows: least_of_four_bits(rows, "kl_mean", "nats") or f"P{least_and_most(rows)[1:]}",
+    "kl_mean": lambda rows: answer(rows) or f"P{least_and_most(rows)[1:]}",
     "loss_change": change_of_loss,
 }
 

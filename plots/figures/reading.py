@@ -1,4 +1,4 @@
-"""What is lost by reading a part of the rows: selections beside caches that hold as few, against the bytes that a step reads."""
+"""The loss from reading a part of the tokens: selections compared with caches that hold as few, against the bytes that a step reads."""
 
 from __future__ import annotations
 
@@ -21,11 +21,9 @@ NOT_TOLD_APART = ["ambiguous", "negligible", "identical", "better"]
 @figure(
     "quality_read",
     "Change of the loss against bytes read", "quality",
-    "Towards the lower left is better; the dashed line is the Pareto front. A selection keeps every row and reads some; a "
-    "window or heavy hitters read few because they hold few. Bytes are those that the last step reads of a sequence, in all "
-    "layers, bounds of pages included; topk reads every key before it chooses. Loss less that of the full f32 cache on the "
-    "same tokens, with 95 % bootstrap intervals; filled points are statistically tied with it: their intervals contain 0 or stay "
-    "within 0.001 nats. The axis is linear within 0.001 nats of zero.",
+    "Towards the lower left is better; the dashed line is the Pareto front. A selection keeps every token and reads some; a "
+    "window or heavy hitters hold few. Bytes are those that the last step reads per sequence in all layers. Bars are 95 % bootstrap "
+    "intervals; filled points are statistically tied with the full f32 cache. The axis is linear within 0.001 nats of zero.",
     warning=warning_if_tiny,
 )
 def quality_read(tables: Tables):
@@ -91,7 +89,7 @@ def fewest_bytes(rows: pl.DataFrame) -> str:
     that their intervals show. Oracles are no choice."""
     selections = rows.filter(pl.col("selection") != "all", pl.col("oracle").is_null())
     part = rows.filter("part")
-    tied = f"{part['alike'].sum()} of {part.height} caches that read a part of the rows are statistically tied with the full one"
+    tied = f"{part['alike'].sum()} of {part.height} caches that read a part of the tokens are statistically tied with the full one"
     if selections.is_empty():
         return f"{tied}; the selections are oracles"
     sums = selections.group_by("spec", "variant").agg(pl.col("per_token").sum(), panels=pl.len())
@@ -101,4 +99,4 @@ def fewest_bytes(rows: pl.DataFrame) -> str:
         + (f" on {row['panel']}" if row["panel"] else "")
         for at, row in enumerate(selections.filter(pl.col("spec") == named["spec"]).rows(named=True))
     ]
-    return f"Of the selections, {label_of(named['variant'])} reads least and loses {', '.join(said)}; {tied}"
+    return f"{label_of(named['variant'])} reads least of the selections and loses {', '.join(said)}; {tied}"

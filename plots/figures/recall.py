@@ -17,8 +17,8 @@ from style import QUIET, bytes_text, length_axis
     "recall",
     "Recall against distance", "quality",
     "Lower is better. A passage is repeated this many tokens later; only the predictions of the second copy count. A "
-    "cache that evicted the first copy cannot recall it; the policies of a panel keep equally many tokens. Bars are "
-    "the mean and 1.96 standard errors.",
+    "cache that evicted the first copy cannot recall it. The policies of a panel keep equally many tokens. Bars are "
+    "1.96 standard errors of the mean.",
     warning=warning_if_tiny,
     own_style=True,
 )
@@ -56,19 +56,19 @@ def who_recalls(rows: pl.DataFrame) -> str | None:
         return None
     as_well = policies.filter(pl.col("low") <= pl.col("full_high")).sort("distance", "kept_tokens", "loss", descending=[True, False, False])
     if as_well.is_empty():
-        return "No policy that drops tokens recalls as the full cache does at any distance measured"
+        return "No policy that drops tokens recalls as well as the full cache at any distance measured"
     best = as_well.row(0, named=True)
     same = as_well.filter(pl.col("distance") == best["distance"]).height - 1
-    beside = f", {same} more with it" if same else ""
-    return f"{label_of(best['spec'])} recalls the farthest of the policies that drop tokens, {best['distance']:,.0f} tokens{beside}"
+    others = f"and {same} other{'s' * (same > 1)} recall" if same else "recalls"
+    return f"{label_of(best['spec'])} {others} the farthest of the policies that drop tokens: {best['distance']:,.0f} tokens back"
 
 
 @figure(
     "recall_budget",
     "Recall against budget", "quality",
-    "Lower is better. The same losses against the tokens that a policy keeps, a panel a distance; the dashed line is "
-    "the full f32 cache. A window reaches it once the window is longer than the distance; a policy that keeps the "
-    "tokens that matter reaches it with fewer. Bars are the mean and 1.96 standard errors.",
+    "Lower is better. The same losses against the tokens that a policy keeps, one panel per distance; the dashed line is "
+    "the full f32 cache. A window reaches it once it is longer than the distance; a policy that keeps the tokens that "
+    "matter reaches it with fewer. Bars are 1.96 standard errors of the mean.",
     warning=warning_if_tiny,
 )
 def recall_budget(tables: Tables):
@@ -99,8 +99,8 @@ def fewest_tokens(rows: pl.DataFrame) -> str:
     if reached.is_empty():
         return "No budget reaches the full cache's loss at any distance measured"
     best = reached.row(0, named=True)
-    return (f"{label_of(best['spec'])} reaches the full cache's loss with the fewest tokens, {best['kept_tokens']:,.0f}, at the "
-            f"longest distance where any does, {best['distance']:,.0f} tokens")  # fmt: skip
+    return (f"{label_of(best['spec'])} reaches the full cache's loss with the fewest tokens ({best['kept_tokens']:,.0f}) at the "
+            f"longest distance where any policy does ({best['distance']:,.0f} tokens)")  # fmt: skip
 
 
 def full_cache(rows: pl.DataFrame) -> pl.DataFrame:

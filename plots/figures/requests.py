@@ -47,9 +47,9 @@ def where(rows: pl.DataFrame) -> str:
 
 @figure(
     "replay_concurrency",
-    "Sequences that run at once, by variant: the bar is their median, the tick the 99th percentile, the circle the most", "serving",
-    "More is better where requests wait. Of the time in which any sequence runs. Where nothing waits, more at once means only that "
-    "each takes longer.",
+    "Sequences that run at once", "serving",
+    "The bar is the median over the time in which any sequence runs, the tick the 99th percentile, the circle the maximum. More is "
+    "better where requests wait; where none wait, more at once means only that each takes longer.",
 )
 def replay_concurrency(tables: Tables):
     rows = replays(tables, "running_p50", "running_p99")
@@ -64,7 +64,7 @@ def replay_concurrency(tables: Tables):
     least, most = first.row(0, named=True), first.row(-1, named=True)
     said = f"{place(first)}{label_of(most['variant'])} runs {most['running_p50']:,.0f} sequences at once in the median"
     if first.height > 1:
-        said += f", {label_of(least['variant'])} {least['running_p50']:,.0f}"
+        said += f", {label_of(least['variant'])} runs {least['running_p50']:,.0f}"
     variants = [name for name in tables.style.names if name in set(rows["variant"])]
     base = alt.Chart().encode(
         variant_axis(variants),
@@ -81,9 +81,9 @@ def replay_concurrency(tables: Tables):
 @figure(
     "replay_requests",
     "Requests that run and that wait, over time", "serving",
-    "Means over equal stretches of the replay's clock, at the sweep point where most requests wait. A request waits until its "
-    "first chunk has room; one that is preempted waits again. Counts are the scheduler's own; their times are as sure as the "
-    "clock is, see `times_from`.",
+    "Means over equal intervals of the replay's clock, at the sweep point where most requests wait. A request waits until there is "
+    "memory for its first chunk, and again when it is preempted. The scheduler counts the requests; column `times_from` says where "
+    "the times come from.",
 )
 def replay_requests(tables: Tables):
     rows = over_time(tables)
@@ -91,7 +91,7 @@ def replay_requests(tables: Tables):
     least, best = (most.sort("waiting", "variant", descending=down).row(0, named=True) for down in (True, False))
     said = f"{where(rows) + 'with' if where(rows) else 'With'} {label_of(least['variant'])} up to {least['waiting']:,.0f} requests wait while {least['running']:,.0f} run"
     if most.height > 1:
-        said += f", with {label_of(best['variant'])} {best['waiting']:,.0f} while {best['running']:,.0f} run"
+        said += f", with {label_of(best['variant'])} {best['waiting']:,.0f} wait while {best['running']:,.0f} run"
     both = pl.concat(
         rows.select("variant", "panel", "time_s", kind=pl.lit(kind), requests=pl.col(kind)) for kind in COUNTS
     )
@@ -109,9 +109,9 @@ def replay_requests(tables: Tables):
 @figure(
     "replay_memory",
     "Bytes held over time, by kind", "serving",
-    "Payload is rows that are filled, slack what is reserved for sequences and not filled: the rest of their last blocks, or of "
-    "the longest length. Other bytes are block tables, scores and raw rows of codecs; cached ones blocks of prefixes that no "
-    "sequence uses. Means over equal stretches, at the sweep point where most requests wait. Free blocks are left out.",
+    "Payload is stored K and V. Slack is reserved and not filled: the rest of last blocks, or of the longest length. Other bytes are "
+    "block tables, scores and tokens that a codec keeps unquantised; cached ones are blocks of prefixes that no sequence uses. Means "
+    "over equal intervals, at the sweep point where most requests wait, without free blocks.",
 )
 def replay_memory(tables: Tables):
     rows = with_absent(over_time(tables), HELD.values())
@@ -122,11 +122,11 @@ def replay_memory(tables: Tables):
         share=pl.col("slack") / (pl.col("payload") + pl.col("slack"))
     ).sort("share", "variant")
     if share.is_empty():
-        raise NoData("no rows were held")
+        raise NoData("no tokens were held")
     least, most = share.row(0, named=True), share.row(-1, named=True)
-    said = f"{where(rows)}{most['share']:.0%} of what {label_of(most['variant'])} reserves for rows holds none"
+    said = f"{where(rows)}{most['share']:.0%} of what {label_of(most['variant'])} reserves for tokens is empty"
     if share.height > 1:
-        said += f", {least['share']:.1%} with {label_of(least['variant'])}"
+        said += f"; with {label_of(least['variant'])} it is {least['share']:.1%}"
     unit, size = binary_unit(rows.select(pl.max_horizontal(HELD.values())).to_series().max())
     # Stacked here: Vega-Lite would give each variant the others' times, with nothing held at them.
     stacked, below = [], pl.lit(0.0)
@@ -155,9 +155,9 @@ CURVES = {"least recently used": "#0072B2", "Belady's optimum": "#009E73", "with
 @figure(
     "hit_rate",
     "Hit rate of a prefix cache at every capacity", "serving",
-    "Higher is better. Of the blocks of all prompts, those that a cache of so many bytes would have had, if it served the requests "
-    "one after another: computed for all capacities at once from stack distances. No policy finds more than Belady's optimum, which "
-    "knows the future; a cache without limit finds every block but the first of its kind. Bytes are those of the first variant.",
+    "Higher is better. The share of the blocks of all prompts that a cache of this capacity would find if it served one request "
+    "after another, computed from stack distances. No policy finds more than Belady's optimum, which knows the future; a cache "
+    "without limit finds every block but the first of its kind. Bytes are those of the first variant.",
 )
 def hit_rate(tables: Tables):
     if tables.hits.is_empty():
@@ -174,7 +174,7 @@ def hit_rate(tables: Tables):
     half = whole.filter(pl.col("hit_rate") >= known["hit_rate_at_any"] / 2)
     said = f"{known['panel']}: a cache without limit finds {known['hit_rate_at_any']:.1%} of the blocks"
     if half.height:
-        said += f", one of {bytes_text(half['capacity_bytes'][0])} half as many"
+        said += f", one of {bytes_text(half['capacity_bytes'][0])} finds half as many"
     columns = dict(zip(CURVES, ("hit_rate", "belady_hit_rate", "hit_rate_at_any")))
     drawn = pl.concat(
         rows.select("variant", "panel", "capacity_bytes", "capacity_blocks", kind=pl.lit(kind), found=pl.col(column))
@@ -185,7 +185,7 @@ def hit_rate(tables: Tables):
         alt.X("capacity_bytes:Q", scale=alt.Scale(type="log", nice=False),
               axis=alt.Axis(title="capacity of the prefix cache [bytes]", format="~s", tickCount=8)),
         alt.Y("found:Q", axis=alt.Axis(title="blocks found / blocks of prompts", format=".0%")),
-        alt.Color("kind:N", scale=scale(CURVES), legend=alt.Legend(title="evicted is")),
+        alt.Color("kind:N", scale=scale(CURVES), legend=alt.Legend(title="eviction")),
         opacity=in_focus(),
         tooltip=tips(length=False, kind="kind", capacity="capacity_bytes_text", blocks="capacity_blocks", found="found_text"),
     )  # fmt: skip

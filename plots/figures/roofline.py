@@ -1,4 +1,4 @@
-"""Heat tables over shapes, lengths and threads: % of roofline, and the time of attention over the baseline's.
+"""Heat tables over shapes, lengths and threads: % of roofline, and the time of attention relative to the baseline's.
 
 A table shows where every variant stands at every shape, which lines over length cannot.
 """
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import altair as alt
 import polars as pl
+from answers import UNRELIABLE
 from figures.figure import Tables, figure
 from known import label_of
 from marks import panels, scale, text, tips, variant_axis
 from messages import times, titled
 from prepare import NoData, with_absent
-from ranking import UNRELIABLE
 from style import length_text, microseconds_text
 
 SHAPE = ["kv_heads", "head_dim", "threads"]
@@ -47,12 +47,10 @@ ROOFLINE_NUMBERS = """
 @figure(
     "kernels",
     "% of roofline, by shape", "time",
-    "Darker is nearer to the roofline, the least time that the machine allows: reading the rows at the measured read "
-    "bandwidth (memory-bound, blue) or the multiply-adds at their measured peak (compute-bound, orange), whichever "
-    "takes longer. The number is % of roofline; in brackets below a compute-bound one: % of measured read bandwidth. "
-    "Bandwidths and peaks are those of the same run with the same threads. Columns are tokens and threads. Hot cells "
-    "are drawn where the rows are cache-resident. A codec of fewer bits reads fewer bytes: the same % of read "
-    "bandwidth is a shorter time.",
+    "Darker is nearer to the roofline, the least time that the machine allows: reading K and V at the measured bandwidth "
+    "(memory-bound, blue) or the multiply-adds at their measured peak (compute-bound, orange), whichever takes longer. The "
+    "number is % of roofline, in brackets % of read bandwidth. Columns are tokens and threads. Hot cells are shown where "
+    "K and V fit the CPU's cache.",
 )
 def kernels(tables: Tables):
     return roofline_table(tables.cells, tables.style.names)
@@ -60,9 +58,9 @@ def kernels(tables: Tables):
 
 @figure(
     "kernels_ratio",
-    "Time of attention over the baseline's, by shape", "time",
-    "Smaller is faster. Median time of an attend over that of the run's first variant, interleaved in the same "
-    "repetitions; hot ones include the append.",
+    "Time of attention relative to the baseline's, by shape", "time",
+    "Smaller is faster. The median time of attention divided by that of the run's first variant, interleaved in the same "
+    "repetitions; hot times include the append.",
 )
 def kernels_ratio(tables: Tables):
     return time_table(tables.cells, tables.style.names)
@@ -105,8 +103,8 @@ def near_the_roofline(rows: pl.DataFrame) -> str:
     """How many cells reach the two darkest classes, and which is the farthest from its roofline."""
     near = rows.filter(pl.col("share") >= 0.7).height
     least = rows.sort("share", "variant").row(0, named=True)
-    return (f"{near} of {rows.height} cells reach 70 % of their roofline; the least is {100 * least['share']:.0f} %, "
-            f"{label_of(least['variant'])} with {least['panel']}, {least['column']}")  # fmt: skip
+    return (f"{near} of {rows.height} cells reach 70 % of their roofline; {label_of(least['variant'])} reaches the least, "
+            f"{100 * least['share']:.0f} % ({least['panel']}, {least['column']})")  # fmt: skip
 
 
 def time_table(cells: pl.DataFrame, names: list[str]) -> alt.TopLevelMixin:
@@ -135,9 +133,9 @@ def fastest_and_slowest(rows: pl.DataFrame) -> str | None:
     apart = rows.filter((pl.col("ratio_low") > 1) | (pl.col("ratio_high") < 1)).sort("ratio", "variant")
     if apart.is_empty():
         return "All variants are statistically tied with the baseline" if rows.height else None
-    said = [f"{label_of(row['variant'])} {times(row['ratio'])} ({row['panel']}, {row['column']})"
+    said = [f"{times(row['ratio'])} as long ({label_of(row['variant'])}, {row['panel']}, {row['column']})"
             for row in (apart.row(0, named=True), apart.row(-1, named=True))]  # fmt: skip
-    return f"Times over the baseline's go from {said[0]} to {said[1]}"
+    return f"Compared with the baseline, attention takes from {said[0]} to {said[1]}"
 
 
 def hot_and_cold(cells: pl.DataFrame) -> pl.DataFrame:

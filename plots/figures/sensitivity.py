@@ -17,9 +17,9 @@ KL = "KL(full f32 cache || variant), mean [nats]"
 @figure(
     "sensitivity_layers",
     "KL divergence of a codec in one layer’s K or V alone", "quality",
-    "Paler is better. A cell is a codec in the K or in the V of one layer, everything else in f32; its colour is the KL divergence "
-    "of the next token's distribution from the full f32 cache's on the same text, on a log scale. A dark row is a layer that needs "
-    "more bits, a dark column a codec that no layer bears.",
+    "Paler is better. Each cell is a codec in K or V of one layer, with everything else in f32. The colour is the KL divergence of the "
+    "next token's distribution from the full f32 cache's on the same text, on a log scale. A dark row is a layer that needs more bits; "
+    "a dark column is a codec that costs much in every layer.",
     warning=warning_if_tiny,
     own_style=True,
 )
@@ -51,14 +51,14 @@ def most_and_least(rows: pl.DataFrame) -> str:
     named = rows.filter(pl.col("sensitive_format") == worst).sort("kl_mean", "sensitive_layer", "sensitive_side")
     least, most = (f"{row['sensitive_side']} of layer {row['sensitive_layer']:.0f} ({row['kl_mean']:.2g} nats)"
                    for row in (named.row(0, named=True), named.row(-1, named=True)))  # fmt: skip
-    return f"In {worst}, {most} is most sensitive, {least} least"
+    return f"With {worst}, {most} is the most sensitive part and {least} is the least sensitive"
 
 
 @figure(
     "sensitivity_sum",
     "KL divergence measured against the sum over layers and sides", "quality",
-    "On the line, effects add up; below it, codecs in several layers cost less together than the sum of what each costs alone. A point is a "
-    "cache whose layers have random codecs, or one codec in all layers, with the 95 % bootstrap interval of what was measured.",
+    "On the line, effects add up; below it, codecs in several layers cost less together than the sum of what each costs alone. Each point is a "
+    "cache whose layers have random codecs, or one codec in all layers, with the 95 % bootstrap interval of the measured KL divergence.",
     warning=warning_if_tiny,
     own_style=True,
 )
@@ -84,8 +84,8 @@ def how_far(rows: pl.DataFrame) -> str:
     mixtures = rows.filter(pl.col("kind") == "random codecs")
     named = mixtures if mixtures.height else rows
     factors = (named["kl_mean"] / named["predicted_kl"]).sort()
-    what = f"{named.height} random mixtures diverge" if mixtures.height else f"{named.height} codecs in all layers diverge"
-    return f"{what} by {factors[0]:.2f} to {factors[-1]:.2f} times the sum over their parts, {factors.median():.2f} in the median"
+    what = f"{named.height} random mixtures" if mixtures.height else f"{named.height} codecs in all layers"
+    return f"The divergence of {what} is {factors[0]:.2f} to {factors[-1]:.2f} times the sum over their parts, with a median of {factors.median():.2f}"
 
 
 def sensitivity_rows(tables: Tables) -> pl.DataFrame:

@@ -19,7 +19,7 @@ HELD = {"payload": "payload_mean_bytes", "other": "other_mean_bytes", "cached": 
 
 def arms_of(rows: pl.DataFrame, arm: str = "batching") -> list[str]:
     found = set(rows[arm])
-    return [name for name in ARMS if name in found] + sorted(found - set(ARMS), key=lambda name: int(float(name)))
+    return [name for name in ARMS if name in found] + sorted(found - set(ARMS), key=lambda name: (not name.isdigit(), len(name), name))
 
 
 def largest_first(rows: pl.DataFrame) -> pl.DataFrame:
@@ -38,8 +38,8 @@ def by_arm(tables: Tables, experiment: str, value: str, unit: str, heading: str,
     rows = rows.with_columns(*(text(column, said_of) for column in [value, *replayed]), interval(low, high, said_of))
     first = rows.filter(pl.col("panel") == rows["panel"][0]).sort(value, "variant")
     least, most = first.row(0, named=True), first.row(-1, named=True)
-    said = f"{place(first)}{heading[0].upper()}{heading[1:]}: {said_of(least[value])} with {called(least)}"
-    said += f"; {said_of(most[value])} with {called(most)}" if first.height > 1 else ""
+    said = f"{place(first)}The {heading} is {said_of(least[value])} with {called(least)}"
+    said += f" and {said_of(most[value])} with {called(most)}" if first.height > 1 else ""
     arms, variants = arms_of(rows, arm), [name for name in tables.style.names if name in set(rows["variant"])]
     colours = scale({name: PALETTE[i % len(PALETTE)] for i, name in enumerate(arms)})
     more = {"replay": f"{replayed[0]}_text"} if replayed else {}
@@ -61,27 +61,27 @@ def by_arm(tables: Tables, experiment: str, value: str, unit: str, heading: str,
 @figure(
     "serve_ttft",
     "Time to the first token, 99th percentile, by cache and batching", "serving",
-    "Lower is better. From a request's arrival to its first token: it waits for its turn and for its prompt. Each dot is the median over "
-    "repetitions of a run's 99th percentile, bars its 95 % interval. Every answer equals that of the request served alone.",
+    "Lower is better. The time from a request's arrival to its first token: it waits for its turn and for its prompt. Dots are medians over "
+    "repetitions of a run's 99th percentile, bars their 95 % intervals. Every answer equals that of the request served alone.",
 )
 def serve_ttft(tables: Tables):
-    return by_arm(tables, "serve", "ttft_p99_s", "s", "time to the first token, p99")
+    return by_arm(tables, "serve", "ttft_p99_s", "s", "p99 time to the first token")
 
 
 @figure(
     "serve_tpot",
-    "Time of each further token, 99th percentile, by cache and batching", "serving",
-    "Lower is better. A request's mean over its tokens behind the first; prompts between its steps lengthen it. Each dot is the median "
-    "over repetitions of a run's 99th percentile, bars its 95 % interval.",
+    "Time per token after the first, 99th percentile, by cache and batching", "serving",
+    "Lower is better. A request's mean over its tokens after the first; prompts between its steps lengthen it. Dots are medians "
+    "over repetitions of a run's 99th percentile, bars their 95 % intervals.",
 )
 def serve_tpot(tables: Tables):
-    return by_arm(tables, "serve", "tpot_p99_ms", "ms", "time of each further token, p99")
+    return by_arm(tables, "serve", "tpot_p99_ms", "ms", "p99 time per token after the first")
 
 
 @figure(
     "serve_held",
-    "Bytes held for a running request, by kind", "serving",
-    "Shorter is better. Means over the time of all steps of the first repetition, over the mean number of running requests. Slack is "
+    "Bytes held per running request, by kind", "serving",
+    "Shorter is better. Mean bytes over the steps of the first repetition, divided by the mean number of running requests. Slack is "
     "reserved and not filled: the rest of a last block, or of the longest request. Cached are blocks of prefixes that no request uses. "
     "Free blocks are left out.",
 )
@@ -95,7 +95,7 @@ def serve_held(tables: Tables):
     first = rows.filter(pl.col("panel") == rows["panel"][0])
     least, most = first.row(0, named=True), first.row(-1, named=True)
     said = f"{place(first)}{called(least)} holds {bytes_text(least['held'])} per running request"
-    said += f"; {called(most)} {bytes_text(most['held'])}" if first.height > 1 else ""
+    said += f", {called(most)} holds {bytes_text(most['held'])}" if first.height > 1 else ""
     unit, size = binary_unit(rows["held"].max())
     stacked = pl.concat(
         rows.select("variant", "called", "panel", "batching", kind=pl.lit(kind), order=pl.lit(i), bytes=expression, held_units=expression / size)
@@ -116,8 +116,8 @@ def serve_held(tables: Tables):
 @figure(
     "acceptance",
     "Drafted tokens that are accepted, by draft cache and length of drafts", "serving",
-    "Higher is better. The model drafts with a cheap cache and verifies with the full one, so that nothing but the cache refuses a token. Each dot "
-    "is the mean of accepted / proposed over the steps that verify, bars its 95 % interval over texts. Every text is the one without drafts.",
+    "Higher is better. The model drafts with a cheap cache and verifies with the full one, so only the cache can make it reject a token. Dots are "
+    "means of accepted / proposed over the steps that verify, bars 95 % intervals over texts. Every text equals the one without drafts.",
 )
 def acceptance(tables: Tables):
-    return by_arm(tables, "speculate", "acceptance", "", "accepted / proposed tokens", "proposed_tokens", "drafts of")
+    return by_arm(tables, "speculate", "acceptance", "", "share of proposed tokens that are accepted", "proposed_tokens", "draft length")

@@ -17,11 +17,10 @@ from style import QUIET, log_axis
 @figure(
     "stream",
     "Perplexity over a long stream", "quality",
-    "Lower is better. Each point is the perplexity of the tokens since the previous point, with 1.96 standard errors "
-    "of the mean loss. The dashed line is the context length that the model was trained for. Beyond it a cache that "
-    "keeps every token has query-key distances that the model never saw; so do sink tokens that stay while the window "
-    "moves on, unless RoPE uses cache positions. Recompute runs the model over the last tokens from scratch, without a "
-    "cache.",
+    "Lower is better. Each point is the perplexity since the previous point, with 1.96 standard errors of the mean loss. "
+    "The dashed line is the trained context. Beyond it, a cache that keeps every token has query-key distances that the "
+    "model never saw; so do sinks, unless RoPE uses cache positions. Recompute runs the model over the last tokens from "
+    "scratch.",
     at_one_length=True,
     warning=warning_if_tiny,
     own_style=True,

@@ -7,11 +7,9 @@ import polars as pl
 from families import VariantStyle, labelled
 from figures.figure import Tables, figure
 from figures.models import series
-from known import label_of
 from marks import in_focus, interval, legend_focus, length_choice, panels, text, tips, variant_axis
 from messages import titled
 from prepare import NoData, of_experiment, with_absent
-from ranking import NUMBERS, TEXTS, about_answers
 from style import bytes_text, length_text, log_axis
 
 ACCURACY = "right answers / questions"
@@ -20,10 +18,9 @@ ACCURACY = "right answers / questions"
 @figure(
     "task_depth",
     "Right answers by depth", "quality",
-    "Darker is better. A cell is the share of questions that a cache answers exactly; columns are the context's length and how far into it "
-    "the line stands that is asked for, rows caches from the most bytes down. A dark row with pale cells on its left has forgotten the "
-    "beginning, one with pale cells on its right fails in longer texts. Tasks in which the full f32 cache itself is at or below the sweep's "
-    "floor are left out.",
+    "Darker is better: the share of questions that a cache answers exactly. Columns are the context's length and the answer's depth in it; caches "
+    "with the most bytes come first. Pale cells on the left mean that the beginning is forgotten, on the right that longer texts fail. Tasks that "
+    "the full f32 cache itself fails are left out.",
     own_style=True,
 )  # fmt: skip
 def task_depth(tables: Tables):
@@ -33,7 +30,7 @@ def task_depth(tables: Tables):
     places = rows["place"].unique(maintain_order=True).to_list()
     held = rows.group_by("variant").agg(pl.col("held_bytes_per_token").mean()).sort("held_bytes_per_token", "variant", descending=[True, False])
     base = alt.Chart().encode(
-        alt.X("place:N", sort=places, title="tokens of the context, depth of the line", axis=alt.Axis(labelAngle=0)),
+        alt.X("place:N", sort=places, title="tokens of the context, depth of the answer", axis=alt.Axis(labelAngle=0, labelExpr="split(datum.label, ', ')")),
         variant_axis(held["variant"], longest=60, grid=False),
         tooltip=task_tips(),
     )
@@ -49,8 +46,7 @@ def task_depth(tables: Tables):
     "task_bytes",
     "Right answers against bytes", "quality",
     "Towards the upper left is better. A line is a policy over its budgets, a lone point a cache that keeps every token; bars are 95 % "
-    "intervals of the share of right answers (Wilson). A panel a depth. Tasks in which the full f32 cache itself is at or below the sweep's floor "
-    "are left out.",
+    "intervals of the share of right answers (Wilson). Each panel is a depth. Tasks that the full f32 cache itself fails are left out.",
     at_one_length=True,
     own_style=True,
 )  # fmt: skip
@@ -77,7 +73,7 @@ def task_bytes(tables: Tables):
 
 def usable(tables: Tables) -> tuple[pl.DataFrame, str]:
     """The cells whose full f32 cache is above the floor, in panels; and what is left out, for a title."""
-    cells = with_absent(of_experiment(tables.cells, "task", "accuracy", "depth", "held_bytes_per_token"), [*NUMBERS, "pooled_p"], [*TEXTS, "template"])
+    cells = with_absent(of_experiment(tables.cells, "task", "accuracy", "depth", "held_bytes_per_token"), ["accuracy_ci_low", "accuracy_ci_high", "pooled_p"], ["verdict", "template"])
     chat = pl.col("template") == "chatml"
     cells = cells.with_columns(task=pl.when(chat).then(pl.format("{} in ChatML", "task")).otherwise("task"))
     too_hard = pl.col("usable") == "no"
@@ -88,7 +84,7 @@ def usable(tables: Tables) -> tuple[pl.DataFrame, str]:
                    pl.col("seq_len").map_elements(length_text, return_dtype=pl.String))  # fmt: skip
     names = cells.filter(too_hard).select(at).to_series().unique(maintain_order=True).to_list()
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    left_out = f"; too hard for the model and left out: {', '.join(names[:3])}{more}" if names else ""
+    left_out = f"; left out because the full f32 cache itself fails: {', '.join(names[:3])}{more}" if names else ""
     label = pl.format("{}/{}", pl.col("right").cast(pl.Int64), pl.col("batch").cast(pl.Int64))
     return rows.with_columns(
         text("held_bytes_per_token", bytes_text),
@@ -111,5 +107,5 @@ def what_is_answered(rows: pl.DataFrame) -> str:
     """Verdicts where most caches were asked, over all questions of the kind."""
     most = rows.group_by("asked", "seq_len").len().sort("len", "asked", "seq_len", descending=[True, False, False]).row(0, named=True)
     there = rows.filter(pl.col("asked") == most["asked"], pl.col("seq_len") == most["seq_len"])
-    said = about_answers(there.unique("spec", maintain_order=True).rows(named=True), lambda row: label_of(row["spec"]))
+    said = there["answer"][0]
     return f"{said[0].upper()}{said[1:]} ({most['asked']})"

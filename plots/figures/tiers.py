@@ -1,4 +1,4 @@
-"""Placements with several tiers: what a step takes beside each tier's roofline, what lies where, and what reading ahead hides."""
+"""Placements with several tiers: a step's time compared with each tier's roofline, what lies where, and what reading ahead hides."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ NUMBERS = """
 @figure(
     "tier_time",
     "Time of attention against context, and the roofline of each tier", "time",
-    "Lower is better. The line is the median time of attention over a whole context. The dotted line of the same colour is the "
-    "time that its rows in memory take at the read bandwidth measured in the same run, the dashed one the time that its rows in "
-    "the file take at that of reading a file by the same requests. What overlaps perfectly lies on the higher of the two, or on "
-    "the time of computing.",
+    "Lower is better. Solid lines are median times of attention over a whole context. Dotted lines of the same colour are the time "
+    "to read the K and V in memory at the measured bandwidth, dashed ones to read those in the file. With perfect overlap, the solid "
+    "line lies on the higher of the two, or on the time of computing.",
 )
 def tier_time(tables: Tables):
     rows = with_absent(drawable(tables.cells, "tier_bound_us", "attend_p50_us", "seq_len"), NUMBERS, ["tier_bound", "simulated"])
@@ -76,7 +75,7 @@ def longest_message(rows: pl.DataFrame) -> str:
     limit = {"disk": "reading its file", "memory": "reading its memory", "compute": "computing"}[row["tier_bound"]]
     return (
         f"{place(longest)}{label_of(row['variant'])} attends to {row['seq_len']:,.0f} tokens in "
-        f"{microseconds_text(row['attend_p50_us'])}, {over} the time of {limit} alone"
+        f"{microseconds_text(row['attend_p50_us'])}, {over} as long as {limit} alone takes"
     )
 
 
@@ -134,20 +133,20 @@ def least_in_memory(rows: pl.DataFrame) -> str:
 @figure(
     "tier_hidden",
     "Share of reading that is hidden behind computing", "time",
-    "Higher is better. Of the time that requests of the file took, what attention did not wait for: it was working on rows that "
-    "had come while the next were read. The first request of a layer has nothing to hide behind.",
+    "Higher is better. The share of the time of file reads that attention did not wait for, because it worked on tokens that "
+    "had arrived. The first read of a layer cannot be hidden.",
 )
 def tier_hidden(tables: Tables):
     rows = with_absent(tables.cells, NUMBERS).filter(pl.col("disk_hidden_share").is_not_null())
     if rows.is_empty():
-        raise NoData("no step has read rows of a file")
+        raise NoData("no step has read K or V from a file")
     rows = with_panel(rows).with_columns(text("disk_hidden_share", "{:.0%}".format), text("read_disk_bytes", bytes_text))
     longest = rows.filter(pl.col("seq_len") == rows["seq_len"].max()).sort("disk_hidden_share", "variant")
     least, most = longest.row(0, named=True), longest.row(-1, named=True)
-    message = f"Attention hides {least['disk_hidden_share']:.0%} ({label_of(least['variant'])})"
+    message = f"Attention hides {'from ' * (most['variant'] != least['variant'])}{least['disk_hidden_share']:.0%} ({label_of(least['variant'])})"
     if most["variant"] != least["variant"]:
         message += f" to {most['disk_hidden_share']:.0%} ({label_of(most['variant'])})"
-    message += f" of reading the file at {least['seq_len']:,.0f} tokens"
+    message += f" of the time of reading the file at {least['seq_len']:,.0f} tokens"
     style = tables.style.showing(rows["variant"])
     axis = alt.Y("disk_hidden_share", type="quantitative", scale=alt.Scale(domain=[0, 1], nice=False),
                  axis=alt.Axis(title="share of reading that is hidden", format=".0%"))  # fmt: skip

@@ -1,15 +1,15 @@
-"""Whole models: tokens a second against context beside the roofline, and what a step's time goes to."""
+"""Whole models: tokens per second against context with the roofline, and the parts of a step's time."""
 
 from __future__ import annotations
 
 import altair as alt
 import polars as pl
+from decision import rounded
 from figures.figure import Tables, figure
 from known import label_of
 from marks import in_families, in_focus, interval, legend_focus, length_choice, line_and_points, panels, scale, text, tips, variant_axis
-from messages import at_each_length, place, slowest_and_fastest, titled
+from messages import answer, at_each_length, place, titled
 from prepare import drawable, with_absent, with_panel
-from ranking import rounded
 from style import INK, QUIET, length_axis, log_axis, microseconds_text
 
 # From dark to light, so that the parts keep their order in grey; the cache's are orange.
@@ -24,10 +24,10 @@ PARTS = {
 
 @figure(
     "model_rate",
-    "Tokens a second of a whole model against context", "model",
-    "Higher is better. All sequences of a batch together, with the 95 % interval of the median step. The dotted line of the "
-    "same colour is the roofline: reading the weights and the cache once at the read bandwidth measured in the same run, or "
-    "their multiply-adds, whichever takes longer. Where a line bends down, the cache begins to cost more than the weights.",
+    "Tokens per second of a whole model against context", "model",
+    "Higher is better. The rate of all sequences of a batch together, with the 95 % interval of the median step. The dotted line of "
+    "its colour is the roofline: reading the weights and the cache once at the measured bandwidth, or their multiply-adds, whichever "
+    "takes longer. Where a line bends down, the cache begins to cost more than the weights.",
 )
 def model_rate(tables: Tables):
     rows = drawable(tables.cells, "tokens_per_s", "step_bound_us", "seq_len")
@@ -42,13 +42,13 @@ def model_rate(tables: Tables):
     ends = pl.concat([rows["tokens_per_s_ci_low"], rows["roofline"]]).drop_nulls()
     message = longest_message(rows)
     style = tables.style.showing(rows["variant"])
-    axis = log_axis(alt.Y, "tokens_per_s", "tokens a second", ends)
+    axis = log_axis(alt.Y, "tokens_per_s", "tokens per second", ends)
     rows = in_families(rows, style, "seq_len", "tokens_per_s", axis)
     base = alt.Chart().encode(
         length_axis("seq_len", "context [tokens]", rows["seq_len"]),
         axis,
         tooltip=tips(
-            tokens_a_second="tokens_per_s_text", interval_95="interval", of_roofline="step_bound_share_text",
+            tokens_per_second="tokens_per_s_text", interval_95="interval", of_roofline="step_bound_share_text",
             step_p50="step_p50_us_text", share_of_the_cache="cache_share_text", weights="weights",
         ),
     )  # fmt: skip
@@ -63,18 +63,18 @@ def longest_message(rows: pl.DataFrame) -> str:
     """Of the first panel, at its longest context."""
     panel = rows.filter(pl.col("panel") == rows["panel"][0])
     longest = panel.filter(pl.col("seq_len") == pl.col("seq_len").max())
-    compared, base = slowest_and_fastest(longest), longest.filter(pl.col("verdict") == "baseline")
+    compared, base = answer(longest), longest.filter(pl.col("verdict") == "baseline")
     of = (base if base.height else longest).row(0, named=True)
-    said = f"{compared}, which" if compared and base.height else label_of(of["variant"])
-    rate = f"decodes {rounded(of['tokens_per_s'])} tokens a second at a context of {of['seq_len']:,.0f} tokens"
-    return f"{place(longest)}{said} {rate}"
+    said = f"{compared}; " if compared and base.height else ""
+    rate = f"decodes {rounded(of['tokens_per_s'])} tokens per second at a context of {of['seq_len']:,.0f} tokens"
+    return f"{place(longest)}{said}{label_of(of['variant'])} {rate}"
 
 
 @figure(
     "model_split",
-    "What a step of a whole model goes to", "model",
-    "Shorter is better. Blue is the model's part of a step, its products with weights, linear layers' states and the rest; orange is the cache's. "
-    "Medians of the parts: their sum differs a little from the median step. The line in a bar is the roofline of the step.",
+    "Time of a whole model's step, by part", "model",
+    "Shorter is better. Blue is the model's part of a step: products with weights, linear layers' states and the rest. Orange is the cache's. "
+    "The parts are medians, so their sum differs a little from the median step. The line in a bar is the step's roofline.",
     at_one_length=True,
 )
 def model_split(tables: Tables):
@@ -112,7 +112,7 @@ def cache_takes(rows: pl.DataFrame) -> str:
     """The cache's share of a step, from the least to the most, of the rows of one length."""
     shares = rows.drop_nulls("cache_share").sort("cache_share")
     least, most = shares.row(0, named=True), shares.row(-1, named=True)
-    said = f"The cache takes {least['cache_share']:.0%} ({label_of(least['variant'])})"
+    said = f"The cache takes {'from ' * (least['variant'] != most['variant'])}{least['cache_share']:.0%} ({label_of(least['variant'])})"
     if least["variant"] != most["variant"]:
         said += f" to {most['cache_share']:.0%} ({label_of(most['variant'])})"
     return f"{said} of a step"

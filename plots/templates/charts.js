@@ -7,8 +7,8 @@ const renderer = (spec) => (JSON.stringify(spec).length > 1e6 ? "canvas" : "svg"
 const drawing = {};
 window.views = {};
 
-const LEAST = 110, READABLE = 210, MOST = 700;  // pixels of a panel: of a lone one, of one beside others, of any
-const TITLE = 8.9, SUBTITLE = 6.4;  // pixels of a character
+const LEAST = 110, READABLE = 210, MOST = 1100;  // pixels of a panel: of a lone one, of one beside others, of any
+const TITLE = 9.8, SUBTITLE = 6.8;  // pixels of a character
 
 function wrap(text, most) {
   const lines = [""];
@@ -33,7 +33,7 @@ function titled(title, room) {
 const DROPPED = ["beside", "share_text"], SHORT = 20;
 function narrowed(spec, room) {
   const shown = (layer) => !DROPPED.includes(layer.encoding?.text?.field) && !JSON.stringify(layer.mark).includes("label_dx");
-  const text = JSON.stringify({ ...spec, data: null }).replaceAll(/truncate\(datum\.label,\s*\d+/g, "truncate(datum.label," + SHORT).replaceAll(/"columns":\d+/g, '"columns":1');
+  const text = JSON.stringify({ ...spec, data: null }).replaceAll(/datum\.label,\s*\d+(,'\w+')?/g, `datum.label,${SHORT},'left'`).replaceAll(/"columns":\d+/g, '"columns":1');
   const short = JSON.parse(text), inner = short.spec ?? short;
   if (inner.layer) inner.layer = inner.layer.filter(shown);
   const cut = (label) => (label?.length > SHORT ? label.slice(0, SHORT / 2) + "…" + label.slice(1 - SHORT / 2) : label);
@@ -60,7 +60,7 @@ window.draw = (name) => drawing[name] ??= (async () => {
   if (room < 860) spec = { ...spec, title: titled(spec.title, room) };
   if (room < 560) spec = narrowed(spec, room);
   let width = await embed(spec);
-  if (spec.spec && width < 0.8 * room) width = await embed((spec = resized(spec, room - 2, width)));
+  if (typeof (spec.spec ?? spec).width === "number" && width < 0.9 * room) width = await embed((spec = resized(spec, room - 2, width)));
   for (let tries = 0; tries < 3 && width > room; ++tries) width = await embed((spec = resized(spec, room - 2, width)));
 })();
 // All of open chapters: those of closed ones have no width yet.

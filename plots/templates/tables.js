@@ -3,7 +3,7 @@
 // {columns: [{name, unit, meaning}], rows: [[value]], commands: [text], samples: {row: [{kind, low, median, high, counts}]}}.
 const cells = JSON.parse(document.getElementById("cells-data").textContent);
 const columnAt = Object.fromEntries(cells.columns.map((column, index) => [column.name, index]));
-const valueOf = (row, column) => cells.rows[row.dataset.cell][columnAt[column]];
+const valueOf = (row, column) => cells.rows[row.dataset.cell][columnAt[column]];  // undefined: no such column
 const rowsOf = (table) => [...table.querySelectorAll("tr[data-cell]")];
 
 // What a row has in a heading's column: what the table says of it, else what was measured.
@@ -100,9 +100,10 @@ function contents(row) {
   const again = element("div"), button = element("button", "Copy the command", { type: "button" });
   button.addEventListener("click", () => copy(cells.commands[index]));
   again.append(element("strong", "Measure this cell again"), element("pre", cells.commands[index]), button);
+  for (const said of valueOf(row, "engines")?.split("; ") ?? []) again.append(element("strong", said.split(": ")[0]), element("pre", said.slice(said.indexOf(": ") + 2)));
   const samples = element("div");
   samples.append(element("strong", "Samples"), ...(cells.samples[index] ?? []).map(histogram));
-  if (!cells.samples[index]) samples.append(element("p", "samples.csv has none of this cell."));
+  if (!cells.samples[index]) samples.append(element("p", "samples.csv has no samples of this cell."));
   const list = element("dl");
   cells.columns.forEach(({ name, unit, meaning }, i) => {
     const value = cells.rows[index][i];
@@ -118,7 +119,8 @@ function toggle(row) {
   button.ariaExpanded = String(!open);
   if (open) return row.nextElementSibling.remove();
   const below = element("tr", "", { class: "opened" }), cell = element("td", "", { colspan: row.closest("table").tHead.rows[0].cells.length });
-  cell.append(contents(row));
+  const inside = cell.appendChild(contents(row));
+  inside.style.maxWidth = row.closest(".scroll").clientWidth - 24 + "px";  // wider, it would push columns out of view
   below.append(cell);
   row.after(below);
 }

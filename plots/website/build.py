@@ -10,7 +10,6 @@ from pathlib import Path
 
 from claims import VERDICTS, published
 from page import nested
-from ranking import LIMITS, SAID
 from style import bytes_text
 from templating import file, render
 from vega import javascript
@@ -49,7 +48,7 @@ def build(out: Path, folders: list[Folder], claims: list[Claims]) -> None:
             write_cells_page(out, kind, name, rows, described)
     asked = questions(folders)
     for question in asked:
-        page = render("website/question.html", root="../", question=question, described=described, limits=" or ".join(SAID.values()))
+        page = render("website/question.html", root="../", question=question, described=described, limits=said_limits(folders[0]))
         (out / question.page).write_text(page, encoding="utf-8")
     (out / "index.html").write_text(
         render(
@@ -78,7 +77,8 @@ def grouped(rows: list[Record], name_of) -> dict[str, list[Record]]:
 
 def write_cells_page(out: Path, kind: str, name: str, rows: list[Record], described: list[dict]) -> None:
     folders = {record.row[0]: described[record.row[0]] for record in rows}
-    data = {"kind": kind, "name": name, "columns": COLUMNS, "limits": LIMITS, "said": SAID, "rows": [record.row for record in rows], "folders": folders}
+    limits = {column: limit["said"] for column, limit in rows[0].folder.run.answers["limits"].items()}
+    data = {"kind": kind, "name": name, "columns": COLUMNS, "limits": limits, "rows": [record.row for record in rows], "folders": folders}
     at = f"{kind}s/{slug(name)}"
     write_script(out / "data" / f"{at.replace('/', '-')}.js", "page", data)
     facts = machine_facts(rows[0].folder.run.env) if kind == "machine" else []
@@ -88,11 +88,15 @@ def write_cells_page(out: Path, kind: str, name: str, rows: list[Record], descri
         kind=kind,
         name=name,
         facts=facts,
-        limits=" or ".join(SAID.values()),
+        limits=said_limits(rows[0].folder),
         folders=list(folders.values()),
         data=f"{at.replace('/', '-')}.js",
     )
     (out / f"{at}.html").write_text(page, encoding="utf-8")
+
+
+def said_limits(folder: Folder) -> str:
+    return " or ".join(limit["said"] for limit in folder.run.answers["limits"].values())
 
 
 def write_script(path: Path, name: str, value) -> None:

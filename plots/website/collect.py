@@ -42,7 +42,7 @@ class Folder:
 
     @property
     def trust(self) -> Trust:
-        return trust_of(self.run.cells)
+        return trust_of([self.run])
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from page import nested
 from tables import CELL
 from website.collect import Folder, slug
 
-# By the main measure of a sweep point (ranking.py), in the order of the page.
+# By the main measure of a sweep point (answers.json), in the order of the page.
 QUESTIONS = {
     "kl_mean": "Which cache loses least?",
     "append_total_us": "What does growing by concatenation cost?",
@@ -58,7 +58,7 @@ def questions(folders: Iterable[Folder]) -> list[Question]:
     found: dict[str, dict[str, list[Answer]]] = defaultdict(lambda: defaultdict(list))
     for number, folder in enumerate(folders):
         by_measure: dict[str, dict[str, Point]] = defaultdict(dict)
-        for point in points(folder.run.cells.with_row_index(CELL)):
+        for point in points(folder.run.cells.with_row_index(CELL), [folder.run]):
             by_measure[point.measure].setdefault(point.panel, point)
         for measure, panels in by_measure.items():
             found[measure][titled(measure, folder)].append(Answer(folder, number, list(panels.values())))
@@ -66,6 +66,6 @@ def questions(folders: Iterable[Folder]) -> list[Question]:
 
 
 def titled(measure: str, folder: Folder) -> str:
-    """A loss is one model's; times and errors of several are beside one another."""
+    """A loss is one model's; times and errors of several models are on one page."""
     model = nested(folder.run.env, "model", "name")
     return f"Which cache for {model}?" if measure == "kl_mean" and model not in UNNAMED else QUESTIONS.get(measure, "")

@@ -11,14 +11,14 @@ from known import label_of, name_of, spec_of
 from prepare import is_aa_test, with_absent
 from website.collect import Folder, slug
 
-# Columns of cells.csv that a page has of a cell; the last five of COLUMNS are derived here.
+# Columns of cells.csv that a page has of a cell; the last of COLUMNS are derived here.
 TEXTS = "experiment workload variant status reason verdict versus noise arm lengths kernel".split()
 NUMBERS = """
     seq_len batch layers model_layers model_bytes q_heads kv_heads head_dim threads distance temperature step_p50_us step_ci_low_us step_ci_high_us
     prefill_p50_us prefill_ci_low_us prefill_ci_high_us ratio_p50 ratio_ci_low ratio_ci_high bytes_per_token err_rel_l2 kl_mean
     loss_change top1_agreement keeps_all
 """.split()
-COLUMNS = ["folder", "number", "cell", *TEXTS, *NUMBERS, "codec", "placement", "retention", "label", "aa"]
+COLUMNS = ["folder", "number", "cell", *TEXTS, *NUMBERS, "codec", "placement", "retention", "label", "aa", "within_limit"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def records(folder: Folder, number: int) -> Iterator[Record]:
         stages = [name_of(stage) for stage in (spec.codec, spec.placement, spec.retention)]
         texts = [row[name] or "" for name in TEXTS]
         numbers = [rounded(row[name]) for name in NUMBERS]
-        yield Record(folder, variant, [number, at, row["cell"], *texts, *numbers, *stages, label_of(variant), int(row["aa"])])
+        yield Record(folder, variant, [number, at, row["cell"], *texts, *numbers, *stages, label_of(variant), int(row["aa"]), int(row["within_limit"])])
 
 
 def rounded(value: float | None):

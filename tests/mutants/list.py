@@ -20,14 +20,14 @@ CELL, LEDGER = "harness/measure/cell.cc", "harness/memory/ledger.cc"
 ACCOUNT = "harness/measure/cell_account.cc"
 COMPARE, NOISE = "harness/measure/compare_cells.cc", "harness/measure/noise.cc"
 ROWS, VERIFY = "harness/verify/rows.cc", "harness/verify/verify.cc"
-DRIVER, GROUP = "harness/experiments/driver.cc", "harness/experiments/timed_group.cc"
+DRIVER, TRIAL = "harness/experiments/driver.cc", "harness/experiments/trial.cc"
 RESULTS = "harness/results/results_folder.cc"
 RESIDUAL = "variants/storage/residual_buffer.cc"
 PREFIX = "variants/cache/prefix_cache.cc"
 PIECES = "variants/storage/gpu_pieces.cc"
 LANE, CHANNELS, WORDS, CHUNK, GPU_RESULTS = (
     f"kernels/cuda/attention/{name}.h" for name in ("decode_lane", "lane_channels", "words", "chunk", "results"))
-TIERED, LEVELS = "variants/placement/tiered.cc", "variants/placement/tier_levels.cc"
+TIERS, SEGMENTS = "variants/placement/tiers.cc", "variants/placement/segment_pool.cc"
 PEERS = "harness/experiments/decode/peer_cells.cc"
 CHARTS = "drawn_data_test"
 BLOCK_SCORES, BLOCK_WEIGHTS = "kernels/cpu/attention/block_scores.cc", "kernels/cpu/attention/block_weights-inl.h"
@@ -35,7 +35,7 @@ BLOCK_SCORES, BLOCK_WEIGHTS = "kernels/cpu/attention/block_scores.cc", "kernels/
 MUTANTS = [
     Mutant("harness/claims/check.cc", "s.check->ordering && found.measured_once", "false", "claims_test"),
     Mutant("harness/experiments/reading_run.cc", "predictions[i].loss - baseline.losses[i];", "predictions[i].loss;", "quality_cli_test"),
-    Mutant("harness/experiments/reading_run.cc", "if (cell.result[results::kVersus].empty()) forget_change(row);", "", "quality_cli_test"),
+    Mutant("harness/experiments/reading_run.cc", "const bool is_compared = !cell.result[results::kVersus].empty();", "const bool is_compared = true;", "quality_cli_test"),
     # Statistics
     Mutant(STATS, "const double rank = p / 100 *", "const double rank = p / 110 *", "stats_test"),
     Mutant(STATS, "return percentile(samples, 50)", "return percentile(samples, 40)", "stats_test"),
@@ -65,11 +65,6 @@ MUTANTS = [
     Mutant(CHUNK, "kItemRows = kMostItemRows / kDecodeWarps", "kItemRows = kMostItemRows", "cuda_chunk_test"),
     Mutant("kernels/cuda/attention/dispatch.h", "queries >= block.kLeastQueries", "true", "cuda_chunk_test"),
     Mutant("harness/experiments/cell_plan.cc", "if (!lacking.empty()) return lacking;", "", "cuda_times_test"),
-    Mutant(TIERED, "const int level = c < borders.cold ? 2 : 1;", "const int level = 2;", "tier_codecs_test"),
-    Mutant(TIERED, "chunks[c].use_count() > 1 &&", "false &&", "cache_machine_test"),
-    Mutant(TIERED, "index < borders.cold ? 2 : index < borders.not_hot ? 1 : 0", "0", "cache_machine_test"),
-    Mutant(LEVELS, "for (int level = from; level < to; ++level) {\n        if", "for (int level = to - 1; level < to; ++level) {\n        if", "tier_codecs_test"),
-    Mutant(ROWS, "if (passed-- == 0) break;", "", "tier_codecs_test"),
     # Times and verdicts of a cell
     Mutant(CELL, "result[kStepP90Us] = math::percentile(all, 90)", "result[kStepP90Us] = math::percentile(all, 99)", "experiment_contract_test"),
     Mutant(CELL, "result[kStepP99Us] = math::percentile(all, 99)", "result[kStepP99Us] = math::percentile(all, 90)", "experiment_contract_test"),
@@ -77,17 +72,17 @@ MUTANTS = [
     Mutant(CELL, "math::median_interval(medians)", "math::median_interval(all)", "experiment_contract_test"),
     Mutant("harness/results/row.h", "(*this)[of.low] = interval.low", "(*this)[of.low] = interval.high", "experiment_contract_test"),
     Mutant(CELL, "result[kSampleCount] = static_cast<int64_t>(all.size())", "result[kSampleCount] = static_cast<int64_t>(steps.size())", "experiment_contract_test"),
-    Mutant(CELL, "times.view_us += watch.lap()", "times.append_us += watch.lap()", "cli_recompute_test cli_run_test"),
-    Mutant(CELL, "static_cast<double>(read_bytes) / attend * 1e-3", "static_cast<double>(read_bytes) / attend * 2e-3", "cli_recompute_test"),
-    Mutant(CELL, "result[kColdAttendP50Us.low]) = interval.low", "result[kColdAttendP50Us.low]) = step.low", "cli_recompute_test"),
+    Mutant(CELL, "times.view_us += watch.lap()", "times.append_us += watch.lap()", "cli_run_test"),
+    Mutant(CELL, "static_cast<double>(read_bytes) / attend * 1e-3", "static_cast<double>(read_bytes) / attend * 2e-3", "cli_run_test"),
+    Mutant(CELL, "math::median_interval(cold_medians)", "step", "cli_run_test"),
     Mutant(CELL, "failure.empty() ? results::Status::kOk : results::Status::kFailed", "results::Status::kOk", "broken_variants_test"),
     Mutant(CELL, "errors.failure().empty() ? evictions.failure() : errors.failure()", "errors.failure()", "broken_variants_test"),
     Mutant(CELL, "result[verify::kErrCodecRelL2] = errors.codec_rel_l2", "result[verify::kErrCodecRelL2] = errors.kernel_rel_l2", "experiments_test cli_run_test"),
     Mutant(COMPARE, "if (!results::is_aa_test(row)) row[results::kVerdict]", "row[results::kVerdict]", "experiment_contract_test"),
     Mutant(COMPARE, "ratio.interval(confidence);", "ratio.interval();", "experiment_contract_test"),
-    Mutant(COMPARE, "math::ratio_of_medians(step_medians(*of.cell), step_medians(*of.baseline))", "math::ratio_of_medians(step_medians(*of.baseline), step_medians(*of.cell))", "experiment_contract_test"),
-    Mutant("harness/measure/timing.cc", "random_interleaving=true", "random_interleaving=false", "cli_recompute_test"),
-    Mutant(GROUP, "if (!measure::runs(*cell)) continue;\n    summarise(*cell);", "summarise(*cell);", "broken_variants_test experiments_test"),
+    Mutant(COMPARE, "repetition_medians(of.cell->steps), repetition_medians(of.baseline->steps)", "repetition_medians(of.baseline->steps), repetition_medians(of.cell->steps)", "experiment_contract_test"),
+    Mutant("harness/measure/timing.cc", "random_interleaving=true", "random_interleaving=false", "cli_run_test"),
+    Mutant(TRIAL, "if (measure::runs(*cell)) summarise(*cell);", "summarise(*cell);", "broken_variants_test experiments_test"),
     # Noise
     Mutant(NOISE, "time.total += f", "time.total = f", "noise_test"),
     Mutant(NOISE, "field[3] + field[4]", "field[3]", "noise_test"),
@@ -98,13 +93,13 @@ MUTANTS = [
     Mutant(LEDGER, "count.peak_bytes = std::max(count.peak_bytes, count.current_bytes)", "count.peak_bytes = count.current_bytes", "ledger_test"),
     Mutant(LEDGER, "copied_bytes_ += static_cast<int64_t>(bytes)", "copied_bytes_ += 1", "ledger_test placement_test"),
     Mutant(ACCOUNT, "result[results::kBytesSlack] = payload - in_memory", "result[results::kBytesSlack] = payload", "experiments_test cli_run_test"),
-    Mutant(ACCOUNT, "result[results::kBytesCopied] = copied - read_back_bytes_", "result[results::kBytesCopied] = copied", "experiments_test cli_recompute_test cli_run_test"),
-    Mutant("harness/experiments/growth/run.cc", "row[results::kBytesSlack] = bytes_[t].slack", "row[results::kBytesSlack] = bytes_[t].payload", "cli_recompute_test"),
-    Mutant("harness/experiments/growth/run.cc", "static_cast<int64_t>(t) + 1;", "static_cast<int64_t>(t);", "cli_recompute_test"),
-    Mutant(RESIDUAL, "residual_rows(codec) + codec.unit_rows() : 0;", "residual_rows(codec) + 2 * codec.unit_rows() : 0;", "codec_test contract_test"),
-    Mutant(RESIDUAL, "codec.first - residual_rows(codec)) / unit * unit", "codec.first - 2 * residual_rows(codec)) / unit * unit", "roofline_test codec_test snapshot_test"),
+    Mutant(ACCOUNT, "result[results::kBytesCopied] = copied - read_back_bytes_", "result[results::kBytesCopied] = copied", "experiments_test cli_run_test"),
+    Mutant("harness/experiments/growth/run.cc", "row[results::kBytesSlack] = bytes[t].slack", "row[results::kBytesSlack] = bytes[t].payload", "cli_run_test"),
+    Mutant("harness/experiments/growth/run.cc", "static_cast<int64_t>(t) + 1;", "static_cast<int64_t>(t);", "cli_run_test"),
+    Mutant(RESIDUAL, "units.waiting + units.rows : 0;", "units.waiting + 2 * units.rows : 0;", "codec_test contract_test"),
+    Mutant("variants/core/codec.h", "all - first - waiting) / rows;", "all - first - 2 * waiting) / rows;", "roofline_test codec_test snapshot_test"),
     Mutant("variants/placement/doubling.cc", "while (capacity < units)", "while (capacity <= units)", "placement_test"),
-    Mutant("variants/placement/block_pool.h", "owners_[block] > 1", "owners_[block] > 2", "placement_test snapshot_test"),
+    Mutant("variants/placement/segment_pool.h", "owners_[static_cast<size_t>(segment)] > 1", "owners_[static_cast<size_t>(segment)] > 2", "placement_test snapshot_test"),
     # Errors and what makes a cell fail
     Mutant("harness/verify/metrics/max_abs.cc", "(a - b).abs().maxCoeff", "(a - b).abs().minCoeff", "metrics_test"),
     Mutant("harness/verify/metrics/rel_l2.cc", "difference / norm", "difference", "metrics_test"),
@@ -112,16 +107,16 @@ MUTANTS = [
     Mutant("harness/verify/metrics/attn_kl.cc", "std::log(want[i] / got[i])", "std::log(got[i] / want[i])", "metrics_test"),
     Mutant(VERIFY, "if (!misstored.empty()) return misstored;", "", "broken_variants_test verify_test"),
     Mutant(ROWS, "if (row < 0) continue;\n        return", "continue;\n        return", "broken_variants_test verify_test"),
-    Mutant("harness/verify/codec_check.cc", "stated.low <= error && error <= stated.high", "error <= stated.high", "codec_check_test"),
+    Mutant("harness/verify/rows.cc", "stated.low <= error && error <= stated.high", "error <= stated.high", "codec_check_test"),
     Mutant("harness/verify/reference/attention.cc", "const Index visible = first + i + 1;", "const Index visible = first + i;", "reference_attention_test verify_test"),
     # Retention and placement
-    Mutant("variants/retention/window.h", "sinks_ + (token - sinks_) % window_;", "sinks_ + token % window_;", "retention_test"),
+    Mutant("variants/core/unit_ring.h", "sinks_ + (unit - sinks_) % window_;", "sinks_ + unit % window_;", "retention_test"),
     Mutant("variants/retention/h2o.cc", "token[slot] > count() - recent_;", "token[slot] > count() - recent_ - 1;", "retention_policies_test retention_test"),
     Mutant("variants/retention/h2o.cc", "score[slot] += weights[slot]", "score[slot] = weights[slot]", "retention_policies_test"),
     # Folders
     Mutant(RESULTS, "return !keep.contains(row[kCell]);", "return false;", "results_test"),
     Mutant(RESULTS, 'read_whole(path / "config.toml") != config', 'read_whole(path / "config.toml") == config', "results_test cli_resume_test"),
-    Mutant("harness/results/folder_lock.cc", "errno == EWOULDBLOCK", "errno == 0", "results_test"),
+    Mutant("harness/results/results_folder.cc", "errno == EWOULDBLOCK", "errno == 0", "results_test"),
     # Formats
     Mutant("kernels/format/bits.h", "return i % words * 32 + i / words * bits;", "return i / words * 32 + i % words * bits;", "encoding_test attention_table_test"),
     Mutant("kernels/format/token.h", "static_cast<float>((1 << (bits - 1)) - 1)", "static_cast<float>(1 << (bits - 1))", "encoding_test codec_test"),
@@ -146,7 +141,7 @@ MUTANTS = [
     Mutant("variants/retention/prompt_cut.cc", "dropped_ = prompt_ - std::ssize(keep_);", "dropped_ = prompt_ - std::ssize(keep_) - 1;", "retention_policies_test retention_test"),
     Mutant("variants/retention/duo.cc", "std::clamp<int64_t>(window_ - count_, 1, remaining)", "remaining", "retention_test head_budgets_test"),
     Mutant("variants/cache/appender.cc", "while (head-- > 0) {", "while (false) {", "head_budgets_test"),
-    Mutant("variants/placement/paged.cc", "pool_blocks += blocks_of(context.most_units(layer));", "pool_blocks += table_blocks;", "head_budgets_test"),
+    Mutant(SEGMENTS, "(context.most_units(layer) + shape.units - 1)", "(context.max_units + shape.units - 1)", "head_budgets_test"),
     Mutant("variants/retention/ada.cc", "% mean > steps", "% mean < steps", "retention_test"),
     Mutant("variants/retention/expected.cc", "square / (2.0 * static_cast<double>(d))", "square / static_cast<double>(d)", "retention_test"),
     Mutant("variants/retention/expected.cc", "factor = 1.0 / factor;", "factor = 1.0 * factor;", "retention_test"),
@@ -165,8 +160,8 @@ MUTANTS = [
     Mutant("harness/claims/check.cc", "return {same_setting ? &kContradicted : &kDiffers,", "return {&kContradicted,", "claims_test"),
     Mutant("harness/claims/check.cc", "Agreement agreement() const { return std::max(computed, measured); }", "Agreement agreement() const { return std::min(computed, measured); }", "claims_test"),
     # Configs and what is read
-    Mutant("harness/config/placeholder.cc", "operation == '/' ? budget / n : budget - n", "operation == '/' ? budget / n : budget + n", "config_test"),
-    Mutant("harness/config/placeholder.cc", "if (operation == '/' && budget % n != 0)", "if (false)", "refusals_test"),
+    Mutant("harness/config/braces.cc", "operation == '/' ? budget / n : budget - n", "operation == '/' ? budget / n : budget + n", "config_test"),
+    Mutant("harness/config/braces.cc", "if (operation == '/' && budget % n != 0)", "if (false)", "refusals_test"),
     Mutant("harness/config/request_lengths.cc", "request.prompt_tokens + request.output_tokens);", "request.prompt_tokens);", "config_test prefill_test"),
     Mutant("harness/io/request_trace.cc", "if (whole && count >= 0 &&", "if (whole &&", "refusals_test"),
     Mutant("harness/config/model_settings.cc", "} else if (!says_no(value) &&", "} else if (false && !says_no(value) &&", "hugging_face_test"),
@@ -244,25 +239,25 @@ MUTANTS = [
     Mutant("harness/experiments/task/run.cc", "\"before\" ? q.asked", "\"before\" ? q.answer", "task_cli_test"),
     Mutant("harness/model/cached_model.cc", "layer = std::move(copies);", "layer.resize(copies.size());", "linear_rows_test"),
     Mutant("harness/experiments/model/model_steps.cc", "window * (window + 1) / 2", "window * window / 2", "model_steps_cli_test"),
-    Mutant("kernels/cpu/attention/token_values-inl.h", "HWY_UNROLL(4)", "", "registers_test"),
+    Mutant("kernels/cpu/attention/token_values.cc", "HWY_UNROLL(4)", "", "registers_test"),
     # Sequences that live
     Mutant(RESIDUAL, "first_raw_ = std::max(first_raw_, rows - codec_.first - ring_);", "", "cache_machine_test"),
     Mutant(RESIDUAL, "copy.first_raw_ = first_raw_;", "", "cache_machine_test"),
     Mutant("variants/retention/tova.cc", "if (forgets) clear_scores();", "", "cache_machine_test"),
-    Mutant("variants/placement/tiered.cc", "(partial && kept[c].use_count() > 2)", "false", "truncation_test"),
+    Mutant(TIERS, "!(partial && pool_.is_shared(segment))", "true", "truncation_test"),
     Mutant("variants/cache/sequence.cc", "of.residual[layer].truncate(tokens);", ";", "cache_machine_test"),
-    Mutant("variants/placement/planes.cc", "} catch (const std::bad_alloc&) {", "} catch (const std::logic_error&) {", "truncation_test"),
+    Mutant("variants/placement/placement.cc", "} catch (const std::bad_alloc&) {\n  }", "} catch (const std::logic_error&) {\n  }", "truncation_test"),
     Mutant(PREFIX, "entry.second->parent == parent &&", "", "prefix_cache_test"),
     Mutant(PREFIX, "node->children == 0 && node->users == 0", "node->children == 0", "prefix_cache_test cache_machine_test"),
     Mutant(PREFIX, "    node->used = now_;\n", "", "cache_machine_test"),
-    Mutant("variants/placement/paged.cc", "for (const int32_t number : block) pool.drop_owner(number);", "", "cache_machine_test"),
+    Mutant(SEGMENTS, "for (const int32_t segment : segments_) pool_.drop_owner(segment);", "", "cache_machine_test"),
     Mutant("variants/cache/serialize.cc", "if (p.is_capacity) stage.values[name] = p.fallback;", "", "snapshot_test"),
-    Mutant(TIERED, "of->slot < 0 && (", "true && (", "cache_machine_test"),
-    Mutant("variants/placement/block_pool.cc", "owners_[to] = std::exchange(owners_[block], 0);", "owners_[to] = 1, owners_[block] = 0;", "cache_machine_test"),
+    Mutant(TIERS, "!pool_.slot(segment) && moving_", "moving_", "cache_machine_test"),
+    Mutant(SEGMENTS, "owners_[static_cast<size_t>(to)] = std::exchange(owners, 0);", "owners_[static_cast<size_t>(to)] = 1, owners = 0;", "cache_machine_test"),
     Mutant("harness/measure/drafts.cc", "cache.truncate(ids[static_cast<size_t>(i)], step.keeps[static_cast<size_t>(i)]);", ";", "drafts_test"),
     Mutant("harness/planner/measured_steps.cc", "static_cast<double>(sequences), rows / layers_}", "static_cast<double>(sequences), rows}", "measured_steps_test"),
     # Planned, and done without
-    Mutant("variants/placement/planes.cc", "planes_bytes(context, units) * repeats : 0", "planes_bytes(context, units) : 0", "placement_test"),
+    Mutant("variants/placement/read_copies.cc", "planes_bytes(context, units) * repeats : 0", "planes_bytes(context, units) : 0", "placement_test"),
     Mutant("harness/experiments/decode/run.cc", "2 * measure::copied_bytes(point, cell.spec)", "0", "cli_run_test"),
     Mutant("harness/experiments/growth/uncached_rows.cc", "lay_out(prompts_[at].v, tokens_, tokens, width, step_.v);", "lay_out(prompts_[at].k, tokens_, tokens, width, step_.v);", "cli_run_test"),
     # Rotations
@@ -302,10 +297,5 @@ MUTANTS = [
     # 8-bit arithmetic
     Mutant(BLOCK_SCORES, "hn::Set(df, steps[of_block])", "hn::Set(df, steps[0])", "attention_table_test"),
     Mutant(BLOCK_WEIGHTS, "hn::Set(sums, -kMiddle<F::kBits>)", "hn::Set(sums, 1 - kMiddle<F::kBits>)", "attention_table_test"),
-    Mutant("kernels/cpu/attention/attention_simd.cc", "(is_int8() ? score_blocks_int8 : score_blocks)", "(score_blocks)", "attention_table_test"),
-    # Selections over tiers
-    Mutant("variants/cache/select.cc", "if (known >= streamed_[i]) continue;", "continue;", "selection_tiers_test cache_machine_test"),
-    Mutant("variants/cache/select.cc", "std::min(end, (row / piece + 1) * piece)", "end", "selection_tiers_test"),
-    Mutant("variants/placement/page_reads.cc", "first = rows.begin % layout_.units()", "first = 0", "selection_tiers_test"),
-    Mutant("variants/placement/page_reads.h", "part.place + part.skip", "part.place", "selection_tiers_test"),
+    Mutant("kernels/cpu/attention/attention_simd.cc", "(is_int8() && format.middle_code == 0 ? score_blocks_int8 : score_blocks)", "(score_blocks)", "attention_table_test"),
 ]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from browser import open_file
 from claims import linked, measured_of, write_claims
 from claims_markdown import markdown, summary
 from synthetic import write_csv
 
+COMMITTED = Path(__file__).resolve().parents[2] / "results" / "epyc-2core" / "reproduce"
 SHARED = {"source": "007-paper", "title": "007: a paper", "document": "A. Nobody 2024, A Paper, arXiv:2401.00001", "where": "Table 1",
           "replica": "exact", "machine": "no", "kind": "", "reading": "no", "decides": "yes", "note": "", "computed_value": "", "measured_value": ""}  # fmt: skip
 ROWS = [
@@ -112,10 +115,10 @@ def test_figures_are_filtered_by_verdict_and_by_words(page):
     assert page.locator("#shown").inner_text() == "3 checks" and complaints == []
 
 
-def test_a_phone_needs_no_scrolling_to_the_side(page):
-    page, _ = page
-    page.set_viewport_size({"width": 390, "height": 844})
-    assert page.evaluate("document.documentElement.scrollWidth") == 390
-    for table in page.locator("table.claims").all():
-        assert table.evaluate("(table) => table.scrollWidth <= table.parentElement.clientWidth")
+def test_the_committed_verdicts_need_no_scrolling_to_the_side(browser, tmp_path):
+    page, _ = open_file(browser, write_claims(COMMITTED, tmp_path))
+    for width in (1440, 900, 390):
+        page.set_viewport_size({"width": width, "height": 844})
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert page.locator("table.claims").evaluate_all("tables => tables.filter((t) => t.scrollWidth > t.parentElement.clientWidth).length") == 0
     assert "measured" in page.locator("td[data-label=measured]").first.evaluate("(cell) => getComputedStyle(cell, '::before').content")

@@ -13,6 +13,7 @@ from support import reported
 
 COMMITTED = Path(__file__).resolve().parents[2] / "results" / "epyc-2core"
 CUT = "() => [...document.querySelectorAll('.chart')].filter((chart) => chart.scrollWidth > chart.clientWidth).map((chart) => chart.id)"
+NARROW = "() => [...document.querySelectorAll('figure:not(.wide) .chart')].filter((chart) => chart.querySelector('.marks')?.getBoundingClientRect().width < 0.6 * Math.min(chart.clientWidth, 1100)).map((chart) => chart.id)"
 BOX = "(selector) => { const b = document.querySelector(selector).getBoundingClientRect(); return [b.left, b.right, b.top, b.bottom]; }"
 
 
@@ -37,6 +38,7 @@ def test_nothing_is_cut(browser, folder, width):
         alone = figure.evaluate("(f) => f.parentElement.children.length === 1")
         if chapter and alone:
             assert figure.bounding_box()["width"] > 0.9 * chapter["width"]
+    assert page.evaluate(NARROW) == []  # no lone chart leaves half of its card empty
     assert complaints == []
 
 

@@ -215,7 +215,7 @@ CHARTS = {
     "batch_waste": (lambda f: each(f.of("batch"), kind=KINDS), """title x: bytes held / bytes of payload
         data: panel variant kind times_payload = f'lengths {lengths}, batch {batch:.0f}', variant, kind, value / bytes_payload where value
         bar: y color x = variant, kind, value / bytes_payload where value"""),
-    "model_rate": (lambda f: f.of("model"), """title y: tokens a second
+    "model_rate": (lambda f: f.of("model"), """title y: tokens per second
         point: color x y = variant, seq_len, tokens_per_s
         line: color x y = variant, seq_len, tokens_per_s | variant, seq_len, batch / step_bound_us * 1e6
         rule: color x y y2 = variant, seq_len, tokens_per_s_ci_low, tokens_per_s_ci_high"""),
@@ -224,7 +224,7 @@ CHARTS = {
         bar: y color x = variant, part, value / 1000
         tick: y x = variant, step_bound_us / 1000"""),
     "peers": (lambda f: each(f.of("decode"), state={"hot": "peer_ratio_p50", "cold": "peer_cold_ratio_p50"}),
-        """title x: time of a step / that of kvlab with the same bits
+        """title x: step time / kvlab's with the same bits
         point: y color x = variant, state, value
         rule: y color x x2 = variant, state, *((peer_ratio_ci_low, peer_ratio_ci_high) if state == 'hot' else (peer_cold_ratio_ci_low, peer_cold_ratio_ci_high))"""),
     "tier_time": (of_tiers, """title y: time of attention, p50 [µs]
@@ -251,11 +251,11 @@ CHARTS = {
         line: x y >= x, y where front"""),
     # A panel a task, without the baseline itself; what is ambiguous is grey.
     "loss_baseline": (lambda f: [row | {"told": row["verdict"].replace("ambiguous", "statistically tied")} for row in f.of("quality", "recall")
-        if row["versus"] and row["verdict"] != "baseline"], """title x: loss less the baseline's [nats]
+        if row["versus"] and row["verdict"] != "baseline"], """title x: loss minus the baseline's [nats]
         point: y x color = variant, loss_change, told
         rule: y x x2 color = variant, loss_change_ci_low, loss_change_ci_high, told
         text: y text = variant, f'{held_bytes_per_token:.0f} B · KL {kl_mean:.2g}'
-        data: panel called = ('recall 300 tokens back' if distance else '1,024 tokens of text') + ' · beside contiguous f16 snapkv(budget=96)', variant"""),
+        data: panel called = ('recall 300 tokens back' if distance else '1,024 tokens of text') + ' · compared with contiguous f16 snapkv(budget=96)', variant"""),
     "recall": (lambda f: f.of("recall"), LOSSES.format("distance")),
     "recall_budget": (dropping, LOSSES.format("kept_tokens"), lambda f: f.of("recall"), "rule: y >= loss where verdict == 'baseline'"),
     "stream": (lambda f: [row for row in f.side("positions.csv") if row["experiment"] == "stream"], """title y: perplexity since the previous point
@@ -287,9 +287,9 @@ CHARTS = {
     "hit_rate": (lambda f: each(f.side("hits.csv"), kind={"least recently used": "hit_rate", "Belady's optimum": "belady_hit_rate", "without limit": "hit_rate_at_any"}),
         """title y: blocks found / blocks of prompts
         line: color x y = kind, capacity_bytes, value where variant == 'contiguous/f16/full'"""),
-    "serve_ttft": (lambda f: f.of("serve"), SERVED.format(title="time to the first token, p99 [s]", arm="batching", column="ttft_p99_s")),
-    "serve_tpot": (lambda f: f.of("serve"), SERVED.format(title="time of each further token, p99 [ms]", arm="batching", column="tpot_p99_ms")),
-    "acceptance": (lambda f: f.of("speculate"), SERVED.format(title="accepted / proposed tokens", arm="proposed_tokens", column="acceptance")),
+    "serve_ttft": (lambda f: f.of("serve"), SERVED.format(title="p99 time to the first token [s]", arm="batching", column="ttft_p99_s")),
+    "serve_tpot": (lambda f: f.of("serve"), SERVED.format(title="p99 time per token after the first [ms]", arm="batching", column="tpot_p99_ms")),
+    "acceptance": (lambda f: f.of("speculate"), SERVED.format(title="share of proposed tokens that are accepted", arm="proposed_tokens", column="acceptance")),
     "serve_held": (lambda f: each(f.of("serve"), kind={kind: f"{kind}_mean_bytes" for kind in ("payload", "other", "cached", "slack")}),
         """title x: held per running request [{unit}]
         bar: y color x = f"{words(variant)}, batching {str(batching).removesuffix('.0')}", kind, value / running_mean / unit"""),
@@ -364,9 +364,7 @@ def test_a_batchs_title_is_the_largest_cost_of_padding():
             ("padded", "16,500", 1.84, 1.8, 1.9, 0.484), ("padded", "zipf(16,64)", 2.62, 2.5, 2.75, 0.613),
         )
     ]  # fmt: skip
-    assert cost_of_padding(pl.DataFrame(cells)) == (
-        "Padded to the longest and masked, a step takes 2.6× (2.5–2.8) the time of the same attention unpadded: "
-        "61% of its rows are padding (lengths zipf(16,64))"
-    )
+    said = cost_of_padding(pl.DataFrame(cells))
+    assert all(number in said for number in ("2.6 times (2.5–2.8) as long", "61% of its tokens", "(lengths zipf(16,64))")), said
     assert cost_of_padding(pl.DataFrame(cells[:2])) is None
     assert cost_of_padding(pl.DataFrame({"variant": ["contiguous"]})) is None, "a folder of an earlier version"

@@ -7,24 +7,8 @@ from itertools import combinations
 
 import pytest
 from drawn import drawn, message, points
-from lines import crossing, fit_line, student, trusted_line
 from support import PLOTS, specifications
 
-LENGTHS = (256, 512, 1024, 2048, 4096)
-
-
-def test_students_quantiles():
-    tables = {1: 12.7062, 2: 4.30265, 3: 3.18245, 8: 2.30600, 11: 2.20099, 60: 2.00030}
-    assert {degrees: student(degrees) for degrees in tables} == pytest.approx(tables, rel=1e-5)
-
-
-def test_only_steps_that_a_line_describes_have_one():
-    straight = [(x, 10 + 0.02 * x) for x in LENGTHS]
-    line = trusted_line(straight)
-    assert (line.intercept, line.slope, line.squares) == pytest.approx((10, 0.02, 0))
-    assert trusted_line([(x, 10 + 1e-4 * x * x) for x in LENGTHS]) is None
-    assert fit_line(straight[:3]) and trusted_line(straight[:3]) is None, "none is left out of three"
-    assert crossing(line, line) is None
 
 
 def test_a_committed_run_is_drawn_as_its_summary_says_it():

@@ -148,7 +148,7 @@ def test_rows_are_copied_as_csv_and_as_markdown(opened, table):
     assert float(rows[0]["step_p50_us"]) > 0 and rows[0]["bytes_payload"].isdigit()
     tools.locator("[data-copy=markdown]").click()
     lines = opened.evaluate("window.copied").splitlines()
-    assert lines[0].startswith("| variant | time / contiguous f32 | bytes a token |") and set(lines[1]) == set("|-: ")
+    assert lines[0].startswith("| variant | time / contiguous f32 median time, ± half of its 95 % interval | bytes a token |") and set(lines[1]) == set("|-: ")
     assert any(line.startswith("| doubling f32 | ") for line in lines)
     assert len({line.count("|") for line in lines}) == 1
     assert f"copied {len(rows)} rows" in tools.locator("output").inner_text()
@@ -207,6 +207,8 @@ def test_the_page_never_scrolls_sideways(opened, table, width):
     opened.evaluate("window.drawAll()")
     table.locator("button.open").first.click()
     assert opened.evaluate("document.documentElement.scrollWidth") <= width
+    card, verdict = (table.locator(f"{selector}:visible").first.bounding_box() for selector in (".card", "tr[data-cell] .tag"))
+    assert verdict["x"] + verdict["width"] <= card["x"] + card["width"], "an opened row pushes the verdict out of view"
     opened.set_viewport_size({"width": 1400, "height": 1000})
 
 

@@ -89,10 +89,10 @@ def test_a_click_in_the_legend_selects(opened, name):
 def test_the_length_menu_redraws(opened):
     page, _ = opened
     title = page.locator("#chart-pareto svg .role-title-text", has_text="tokens")
-    assert "4,096 tokens" in title.text_content()
+    assert "4,096" in title.text_content()
     page.locator("#chart-pareto select").select_option("256")
     page.evaluate("window.views.pareto.runAsync().then(() => null)")
-    assert "256 tokens" in title.text_content()
+    assert "256" in title.text_content()
 
 
 def test_the_table_shows_everything_escaped(opened):

@@ -52,14 +52,14 @@ def test_a_run_of_noise_says_so_before_its_answers(tmp_path):
     folder = synthetic_run(tmp_path / "run", lengths=(256,))
     for quiet in (1, 2):  # one quiet cell of three, and two
         at = count()
-        noise = lambda: "" if (number := next(at)) % 3 < quiet else f"the step's interval reaches to {2 + number}.5 times its lower end"
+        noise = lambda: "" if (number := next(at)) % 3 < quiet else f"the step's interval is wide: its upper end is {2 + number}.5 times its lower end"
         reported(edit(folder, lambda row: row | {"noise": noise()}))
         first = (folder / "report.html").read_text().partition('<section id="answers"')[2]
         before = first.partition('data-point="0"')[0]
         assert ("so these times say little. Close other programs, leave cores free (--threads)" in before) == (quiet == 1)
         pill = first.partition("found a difference")[0].rpartition('<span class="tag ')[2]
         assert pill.startswith("noisy" if quiet == 1 else "reproduced")
-        assert len(first.partition("Reasons")[2].partition("</details>\n")[0].split("interval reaches")) == 2  # one line, its worst
+        assert len(first.partition("Reasons")[2].partition("</details>\n")[0].split("interval is wide")) == 2  # one line, its worst
 
 
 def test_rows_are_those_with_tiers(tmp_path):

@@ -25,11 +25,11 @@ def test_a_title_about_memory_names_ties_together_and_the_whole_model():
         {"variant": name, "panel": "", "bytes_peak": size, "bytes_held": size, "peak_is_measured": True, "layers": 1, "model_layers": 32, "model_bytes": 32 * size}
         for name, size in (("contiguous", 2 << 20), ("contiguous/f16", 1 << 20), ("doubling/f16", (1 << 20) + 100), ("concat/f16", 1 << 20))
     ])  # fmt: skip
-    said = "/f16 and 2 others peak lowest, 1 MiB in one layer of 32 (32 MiB in the whole model) or 0.5× that of contiguous,"
+    said = "/f16 and 2 others have the lowest peak: 1 MiB in one layer of 32 (32 MiB in the whole model), 0.5 times that of contiguous,"
     assert least(rows, "contiguous", "bytes_peak").endswith(said)
-    assert "others hold the least, 1 MiB" in least(rows, "contiguous", "bytes_held")
+    assert "others hold the least: 1 MiB" in least(rows, "contiguous", "bytes_held")
     tied = least(rows.filter(pl.col("variant") != "contiguous"), "doubling/f16", "bytes_held")
-    assert tied == "No variant holds less than doubling/f16, 1 MiB in one layer of 32 (32 MiB in the whole model),"
+    assert tied == "No variant holds less than doubling/f16: 1 MiB in one layer of 32 (32 MiB in the whole model),"
 
 
 def recalls(files):
@@ -54,7 +54,7 @@ def reading(files):
     alike = sum(row["verdict"] != "worse" for row in part)
     assert 0 < alike < len(part)
     losses = "".join(rf"(?=.*\b{re.escape(end)}(?: nats)? \([\d.]+ to )" for end in ends)
-    return rf"{losses}Of the selections, contiguous f16 quest\(top=0.1\) reads least and loses .*; {alike} of {len(part)} caches.*"
+    return rf"{losses}contiguous f16 quest\(top=0.1\) reads least .*; {alike} of {len(part)} caches.*"
 
 
 def front_of_budgets(files):
@@ -62,7 +62,7 @@ def front_of_budgets(files):
     found = [{row["variant"] for row in at if row["place"] and row["workload"] == workload} for workload in {row["workload"] for row in at}]
     everywhere = set.intersection(*found)
     assert 4 < len(everywhere) < len({row["variant"] for row in at})
-    return rf"On the Pareto front at 1,024 tokens, or statistically tied with it: (?:[^,]*, ){{3}}[^,]* and {len(everywhere) - 4} more"
+    return rf"(?:[^,]*, ){{3}}[^,]* and {len(everywhere) - 4} more are on the Pareto front at 1,024 tokens, .*"
 
 
 def last_of_stream(files):
@@ -77,13 +77,13 @@ def near_the_roofline(files):
     hot = [row for row in cells if row["ceiling_gbps"] and row["ceiling_gbps"] >= 1.3 * row["cold_ceiling_gbps"]]
     shares = [row["cold_bound_share"] or row["cold_ceiling_share"] for row in cells]
     shares += [row["bound_share"] or row["ceiling_share"] for row in hot]
-    return f"{sum(share >= 0.7 for share in shares)} of {len(shares)} cells reach 70 % .*the least is {100 * min(shares):.0f} %.*"
+    return f"{sum(share >= 0.7 for share in shares)} of {len(shares)} cells reach 70 % .*the least, {100 * min(shares):.0f} %.*"
 
 
 def workspaces(files):
     prompts = [row for row in files.of("prefill") if row["seq_len"] == max(r["seq_len"] for r in files.of("prefill"))]
     most, least = (end(row["bytes_workspace_peak"] for row in prompts) for end in (max, min))
-    return f"{most / 1024:.0f} KiB with .*{most / least:.1f}× the {least / 1024:.0f} KiB with.*"
+    return f".* needs {most / 1024:.0f} KiB, {most / least:.1f} times as much as .*{least / 1024:.0f} KiB.*"
 
 
 def over_the_payload(files):
@@ -95,7 +95,7 @@ def whole_model(files):
     first = [row for row in files.of("model") if row["verdict"] == "baseline" and row["batch"] == 1]
     longest = max(first, key=lambda row: row["seq_len"])
     rate = float(f"{longest['tokens_per_s']:.3g}")
-    return rf".*takes 0.7× \(0.6–0.8\) the time of.*decodes {rate:,.0f} tokens a second at a context of {longest['seq_len']:,.0f} tokens"
+    return rf".*takes 0.70 times as long as .*\(0.60–0.80\).*decodes {rate:,.0f} tokens per second at a context of {longest['seq_len']:,.0f} tokens"
 
 
 def split_of_model(files):
@@ -106,26 +106,26 @@ def split_of_model(files):
 
 def worst_head(files):
     worst = max(files.side("heads.csv"), key=lambda row: row["err_rel_l2"] / row["cell_err_rel_l2"])
-    return f"Query head {worst['q_head']:.0f} of layer {worst['layer']:.0f} loses {worst['err_rel_l2'] / worst['cell_err_rel_l2']:.1f}×.*"
+    return f"Query head {worst['q_head']:.0f} of layer {worst['layer']:.0f} loses {worst['err_rel_l2'] / worst['cell_err_rel_l2']:.1f} times.*"
 
 
 # A pattern each, of the whole title: an exact one, or one made from the files.
 TITLES = {
-    "growth": lambda files: r"doubling\(read=copy\) f32 waits at 256 tokens in every repetition: .*",
-    "growth_total": lambda files: r"Time of all 300 appends over that of contiguous f32: doubling\(read=copy\) f32 [\d.]+× \(.*, concat f32 .*× \(.*",
-    "recall": lambda files: f".*, {recalls(files):,.0f} tokens.*",
-    "recall_budget": lambda files: f".*where any does, {recalls(files):,.0f} tokens.*",
+    "growth": lambda files: r".* 256 tokens, a step of doubling\(read=copy\) f32 is slow in every repetition: .*",
+    "growth_total": lambda files: r"Compared with contiguous f32, all 300 appends take [\d.]+ times \(.*\) as long with doubling\(read=copy\) f32, .* times \(.* with concat f32.*",
+    "recall": lambda files: f".*: {recalls(files):,.0f} tokens.*",
+    "recall_budget": lambda files: f".*longest distance .*{recalls(files):,.0f} tokens.*",
     "quality_loss": changes, "quality_read": reading, "budget": front_of_budgets, "stream": last_of_stream, "kernels": near_the_roofline,
     "prefill_workspace": workspaces, "batch_waste": over_the_payload, "model_rate": whole_model, "model_split": split_of_model, "eval_heads": worst_head,
     "task_depth": lambda files: re.escape(
-        "2 of 4 caches answer worse than the full f32 cache; contiguous f32 is the smallest found to lose at most 10 points: 400 B a token, 45 of 48 right, full cache 45; "
-        "too few questions to say of 1 (single · question after compression); too hard for the model and left out: single at 90 % of 512"),
+        "2 of 4 caches answer worse than the full f32 cache; contiguous f32 is the smallest that loses at most 10 points: with 400 B per token it answers 45 of 48 questions, "
+        "the full cache 45; there were too few questions to judge 1 more (single · question after compression); left out because the full f32 cache itself fails: single at 90 % of 512"),
     # In planted.BESIDE duo holds twice the baseline's bytes, and h2o has no budgets by layer or head.
     "loss_baseline": lambda files: re.escape(
-        "Budgets by layer or head beside uniform contiguous f16 snapkv(budget=96) of the same bytes; 1,024 tokens of text: contiguous f16 "
-        "snapkv(budget=128) 1:contiguous/f16/snapkv(budget=64) loses 0.12 nats more (0.02 to 0.22), 2 of 3 statistically tied; recall 300 "
-        "tokens back: contiguous f16 ring(window=64) 1:contiguous/f16/duo(retrieval=0) loses 0.2 nats less (0.1 to 0.3), contiguous f16 "
-        "snapkv(budget=128) 1:contiguous/f16/snapkv(budget=64) loses 0.4 nats more (0.3 to 0.5), 1 of 3 statistically tied"),
+        "Compared with contiguous f16 snapkv(budget=96), a uniform budget of the same bytes: on 1,024 tokens of text, contiguous f16 "
+        "snapkv(budget=128) 1:contiguous/f16/snapkv(budget=64) loses 0.12 nats more (0.02 to 0.22), 2 of 3 are statistically tied; on recall 300 "
+        "tokens back, contiguous f16 ring(window=64) 1:contiguous/f16/duo(retrieval=0) loses 0.2 nats less (0.1 to 0.3), contiguous f16 "
+        "snapkv(budget=128) 1:contiguous/f16/snapkv(budget=64) loses 0.4 nats more (0.3 to 0.5), 1 of 3 is statistically tied"),
 }  # fmt: skip
 
 

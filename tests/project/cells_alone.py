@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +17,7 @@ each_folder = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(
 UNITS = {"bytes": 1, "B": 1, **{f"{p}iB": 1024 ** (at + 1) for at, p in enumerate("KMGT")}}
 NAME, NUMBER = r"`([^`]+)`", r"([-+\d.,e]+)"
 LIMITS = {"err_rel_l2": 0.2, "kl_mean": 0.1, "loss_change": 0.1}
-SAID = {"err_rel_l2": "an error of at most 0.2", "kl_mean": "a KL divergence of at most 0.1 nats", "loss_change": "a loss of at most 0.1 nats more"}
+SAID = {"err_rel_l2": "an error of at most 0.2", "kl_mean": "a KL divergence of at most 0.1 nats", "loss_change": "a loss of at most 0.1 nats more", "common_tokens_p50": "the same text"}
 
 
 class Cells:
@@ -114,10 +115,24 @@ def ranged(reach: tuple, pattern: str) -> str:
 
 
 def best_of(rows: list[dict], measure) -> tuple[dict | None, list[dict]]:
-    """The row with the least, and those that reach it."""
+    """The row with the least, and those that reach it; without intervals those that are equal to three digits in units of bytes, or
+    errors to two."""
     known = [row for row in rows if measure(row)]
     best = min(known, key=lambda row: measure(row)[0], default=None)
-    return best, [row for row in known if row is not best and measure(row)[1] <= measure(best)[2]]
+    return best, [row for row in known if row is not best and meets(measure(best), measure(row))]
+
+
+def meets(best: tuple, other: tuple) -> bool:
+    if best[1] == best[2] and other[1] == other[2] and 1.0 not in (best[0], other[0]):
+        return as_printed(best[0]) == as_printed(other[0])
+    return other[1] <= best[2]
+
+
+def as_printed(value: float) -> str:
+    if abs(value) < 10:
+        return f"{value:.1e}"
+    power = int(math.log(value, 1024))
+    return f"{value:.0f}" if power == 0 else f"{value / 1024**power:.3g} {power}"
 
 
 def lossless(row: dict) -> bool:
@@ -130,6 +145,8 @@ def evicts(row: dict) -> bool:
 
 
 def keeps(row: dict) -> bool:
+    if row["experiment"] == "generate":
+        return row.get("common_tokens_p50") in ("", None) or number(row, "common_tokens_p50") == number(row, "generated_tokens")
     column = next((column for column in LIMITS if row.get(column)), None)
     return column is None or number(row, column) <= LIMITS[column]
 

@@ -7,6 +7,10 @@ from collections import Counter
 
 from sources import CPP, PROJECT, TOKENS, sources
 
+FILE = re.compile(r"(?<![\w./*-])[\w/-]*\w\.(?:h|cc|cu|py)\b(?!\.)")
+# Other projects', and files that a test or a user writes.
+FOREIGN = {"compare.py", "convert_llama_weights_to_hf.py", "modeling_rope_utils.py", "NAME.py", "test_all.py",
+           "vllm/config/cache.py", "triton_reshape_and_cache_flash.py", "transformers/cache_utils.py", "grouped.py"}
 OPENER = re.compile(r"(of|what|where|as|which|whether)\b", re.IGNORECASE)
 
 
@@ -47,6 +51,26 @@ def openers(project):
 def test_comments_open_with_their_subject():
     count, found = openers(PROJECT)
     assert found.total() <= 0.03 * count, f"{found.total()} of {count} comments: {dict(found.most_common())}"
+
+
+def missing_files(project):
+    """Source files that comments name and that are not there."""
+    there = sources(project, CPP | {".py"})
+    for file in there:
+        for line, _, said in (python_comments if file.suffix == ".py" else cpp_comments)((project / file).read_text()):
+            for name in FILE.findall(said):
+                if name not in FOREIGN and not any(f"/{path}".endswith(f"/{name}") for path in there):
+                    yield f"{file}:{line}: {name}"
+
+
+def test_files_that_comments_name_exist():
+    assert list(missing_files(PROJECT)) == []
+
+
+def test_a_missing_file_is_found(tmp_path):
+    (tmp_path / "plots").mkdir()
+    (tmp_path / "plots" / "a.cc").write_text("// As plots/a.cc and b/a.cc have it; so has NAME.py.\n")
+    assert list(missing_files(tmp_path)) == ["plots/a.cc:1: b/a.cc"]
 
 
 def test_openers_are_really_found(tmp_path):

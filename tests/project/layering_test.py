@@ -10,7 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from sources import PROJECT, blocks, sources
+from sources import PROJECT, definitions, sources
 
 # From the bottom: a file may include its own room and those before it. harness/main.cc and the tests stand on top.
 ROOMS = [
@@ -21,10 +21,10 @@ ROOMS = [
     "variants/core",
     "variants",
     *(f"variants/{room}" for room in ["codec", "placement", "retention", "selection", "storage", "cache", "model_cache"]),
-    *(f"harness/{room}" for room in ["gpu_check", "io", "peers", "math", "memory", "results", "config", "verify/metrics"]),
+    *(f"harness/{room}" for room in ["gpu_check", "io", "peers", "functions", "math", "memory", "results", "config", "verify/metrics"]),
     *(f"harness/{room}" for room in ["model", "workload", "verify", "measure", "tables", "planner", "choose", "experiments"]),
     *(f"harness/experiments/{folder.name}" for folder in sorted((PROJECT / "harness/experiments").iterdir()) if folder.is_dir()),
-    *(f"harness/{room}" for room in ["cluster", "claims", "cli", "python"]),
+    *(f"harness/{room}" for room in ["cluster", "claims", "answers", "cli", "python"]),
     "harness",
     "tests",
 ]
@@ -95,21 +95,19 @@ def wrong_namespaces(project):
             continue
         home = "kv::reference" if ORACLE.fullmatch(str(file)) else f"kv::{file.parts[1]}"
         wrong = set()
-        for block in blocks((project / file).read_text()):
-            hidden = "(anonymous)" in block.name
-            inside = block.scope == home or block.scope.startswith(f"{home}::")
-            program = block.kind == "function" and block.name == "main"
-            if block.kind in ("type", "function") and not hidden and not inside and not program:
-                wrong.add(block.scope or "the global namespace")
+        for _, name, namespace in definitions((project / file).read_text()):
+            inside = namespace == home or namespace.startswith(f"{home}::") or "(anonymous)" in namespace
+            if not inside and name != "main":
+                wrong.add(namespace or "the global namespace")
         yield from (f"{file} defines names of {scope} outside {home}" for scope in sorted(wrong))
 
 
 def types_defined_twice(project):
     files = defaultdict(set)
     for file in sources(project, folders=LAYERS[:-1]):
-        for block in blocks((project / file).read_text()):
-            if block.kind == "type" and "(anonymous)" not in block.name:
-                files[block.name].add(str(file))
+        for kind, name, namespace in definitions((project / file).read_text()):
+            if kind == "type" and "(anonymous)" not in namespace:
+                files[f"{namespace}::{name}"].add(str(file))
     return [f"{name} is defined in {' and '.join(sorted(f))}" for name, f in sorted(files.items()) if len(f) > 1]
 
 
@@ -143,14 +141,14 @@ UPWARDS, DOWNWARDS = [
     ("variants/codec/f16.cc", '#include "harness/memory/ledger.h"'),
     ("variants/codec/f16.cc", '#include "variants/cache/spec.h"'),
     ("variants/core/entry.h", '#include "variants/list.h"'),
-    ("variants/core/slot_table.h", '#include "variants/storage/host_slot_table.h"'),
+    ("variants/core/slot_table.h", '#include "variants/storage/host_storage.h"'),
     ("variants/list.h", '#include "variants/codec/parameters.h"'),
-    ("variants/retention/evicting.h", '#include "variants/storage/host_slot_table.h"'),
+    ("variants/retention/evicting.h", '#include "variants/storage/host_storage.h"'),
     ("variants/storage/storage.h", '#include "variants/cache/sequence.h"'),
     ("harness/experiments/driver.cc", '#include "tests/helpers.h"'),
     ("harness/io/paths.cc", '#include "harness/config/config.h"'),
     ("harness/measure/cell.h", '#include "harness/experiments/list.h"'),
-    ("harness/claims/reproduce.cc", '#include "harness/cli/terminal.h"'),
+    ("harness/claims/reproduce.cc", '#include "harness/cli/document.h"'),
     ("harness/verify/reference/attention.cc", '#include "kernels/span.h"'),
     ("harness/verify/reference/attention.h", '#include "variants/cache/spec.h"'),
     ("harness/verify/reference/attention.cc", '#include "../verify.h"'),
@@ -196,11 +194,11 @@ def test_a_circle_of_folders_is_found(tmp_path):
 
 
 @pytest.mark.parametrize("text, found", [
-    ("namespace kv::io {\nstruct Row {};\nint read() { return 1; }\n}\n", 0),
-    ("namespace kv::io {\nnamespace {\nstruct Row {};\n}\n}\n", 0),
-    ("namespace kv {\nclass Cache;\n}\nnamespace kv::io {\nstruct Row {};\n}\n", 0),
-    ("namespace kv {\nstruct Row {};\n}\n", 1),
-    ("namespace kv::results {\nint read() { return 1; }\n}\n", 1),
+    ("namespace kv::io {\nstruct Row {};\nint read() { return 1; }\n}  // namespace kv::io\n", 0),
+    ("namespace kv::io {\nnamespace {\nstruct Row {};\n}  // namespace\n}  // namespace kv::io\n", 0),
+    ("namespace kv {\nclass Cache;\n}  // namespace kv\nnamespace kv::io {\nstruct Row {};\n}  // namespace kv::io\n", 0),
+    ("namespace kv {\nstruct Row {};\n}  // namespace kv\n", 1),
+    ("namespace kv::results {\ntemplate <typename T>\nstd::vector<T> read(int a,\n                    T b) {\n  return {};\n}\n}  // namespace kv::results\n", 1),
     ("struct Row {};\n", 1),
 ])
 def test_a_foreign_namespace_is_found(tmp_path, text, found):
@@ -211,7 +209,7 @@ def test_a_type_of_two_definitions_is_found(tmp_path):
     reading = "namespace kv {{\n{}\n}}  // namespace kv\n"
     files = {
         "variants/core/a.cc": reading.format("struct Reading {\n  int rows;\n};"),
-        "variants/storage/b.cc": reading.format("// Not struct Reading {};\nnamespace {\nstruct Reading {};\n}"),
+        "variants/storage/b.cc": reading.format("// Not struct Reading {};\nnamespace {\nstruct Reading {};\n}  // namespace"),
     }
     assert plant(tmp_path, files) == []
     files["variants/storage/c.cc"] = reading.format("template <typename T>\nclass Reading final : public Base<T> {\n};")

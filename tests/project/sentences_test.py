@@ -16,7 +16,7 @@ from cells_alone import HOME, LIMITS, UNITS, Cells, apart, best_of, each_folder,
 
 KL, LOSS, OUTPUT = ("kl_mean", "KL ≤ 0.1"), ("loss_change", "loss ≤ +0.1"), ("err_rel_l2", "error ≤ 0.2")
 ERRORS = {"quality": KL, "recall": KL, "sensitivity": KL, "stream": LOSS}  # of all other experiments the output's
-LATER = ["Length: .*", "The cache takes half of a step: .*", r"Break-even \(.*", "Accepted: .*"]
+LATER = ["Length: .*", "The cache takes half of a step: .*", r"Break-even \(.*", "Accepted: .*", "Commands for .*"]
 LATER_EXPERIMENTS = ["generate", "task", "speculate", "serve", "replay"]  # whose error or rate is their own
 
 
@@ -87,16 +87,24 @@ def served_line(cells: Cells, *said: str):
         assert text == f"{row_name(best)}{where}, {ranged(with_ends(best, column, column + '_ci_low', column + '_ci_high'), '%.3g')}"
 
 
+def engines_line(cells: Cells, agree: str, pairs: str):
+    own = {(row["workload"], row["seq_len"], row["batch"], row["variant"]): row for row in cells.rows if row.get("kl_mean") and not row["peer"]}
+    found = [(row, own[key]) for row in cells.rows if row.get("kl_mean") and (key := (row["workload"], row["seq_len"], row["batch"], row["peer_versus"])) in own]
+    apart = [a for a, b in found if number(a, "kl_mean_ci_low") > number(b, "kl_mean_ci_high") or number(b, "kl_mean_ci_low") > number(a, "kl_mean_ci_high")]
+    assert (int(agree), int(pairs)) == (len(found) - len(apart), len(found))
+
+
 SENTENCES = {
+    r"Engines: the KL divergence of (\d+) of (\d+) engines' caches agrees with .*": engines_line,
     r"Most requests: (.+) per second\. Lowest p99 time to the first token: (.+) s\. Lowest p99 time per token: (.+) ms\.": served_line,
-    r"Untested: (\d+) of (\d+) cells, as (.+)": untested_line,
-    r"Limit: fastest and smallest are sought among caches of (.+?), as one that errs more .*?; (\d+) at the longest length are left out, as (.+?): .*": limit_line,
+    r"Untested: (\d+) of (\d+) cells, such as (.+)": untested_line,
+    r"Limit: only caches of (.+?) can be the fastest .*?; (\d+) at the longest length are left out, such as (.+?): .*": limit_line,
     r"A/A test: (\d+) of (\d+) comparisons of the baseline with itself found a difference \(5 % expected\)": aa_line,
     r"(\d+) of (\d+) timed cells are noisy, so these times say little\. Close other programs, .* measure at another time\.": noise_warning,
-    r"Noise: other processes took at most (\d+ %|-) of the processors, the hypervisor (\d+ %|-); (\d+) of (\d+) timed cells are noisy(?:, as (.+?): (.+))?": noise_line,
-    r"Ceiling: (\d+) of (\d+) cells were faster than measured reads and multiply-adds allow, up to (\d+ %) of it: .*": ceiling_line,
-    r"(\d+) of (\d+) cells measured((?:, \d+ \w+)+), as (.+?): (.*)": left_out_line,
-    r"Warning: (\d+) of (\d+) cells keep every token because the budget is not below the sequence \[keeps all\], as (.+)": keeps_all_line,
+    r"Noise: other processes took at most (\d+ %|-) of the processors, the hypervisor (\d+ %|-); (\d+) of (\d+) timed cells are noisy(?:, such as (.+?): (.+))?": noise_line,
+    r"Ceiling: (\d+) of (\d+) cells ran faster than the measured hardware limit \(up to (\d+ %)\), .*": ceiling_line,
+    r"(\d+) of (\d+) cells measured((?:, \d+ \w+)+), such as (.+?): (.*)": left_out_line,
+    r"Warning: (\d+) of (\d+) cells keep every token because their budget .* \[keeps all\], such as (.+)": keeps_all_line,
     r"\* other engines \(sweep.peers\) report .*": lambda cells: any(row.get("peer_bytes_reported") for row in cells.rows) or pytest.fail("none"),
 }
 
@@ -145,7 +153,7 @@ def check_answer(said: list[str], asked: str, name: str | None, as_good: int, te
     question, variant, error, value = said
     assert question == asked
     if name is None:
-        assert (variant, error) == ("-", "-") and value.startswith("not said: the baseline ")
+        assert (variant, error) == ("-", "-") and value.startswith("none: the baseline ")
         return
     shown, others = re.fullmatch(r"(.*?)(?: \+ (\d+))?", variant).groups()
     assert shows(shown, name) and int(others or 0) == as_good, (variant, name, as_good)
@@ -160,6 +168,18 @@ def same_amount(said: str, text: str) -> bool:
     return bool(size and exact) and rounds(size[1], UNITS[size[2]], int(exact[1]))
 
 
+TIMES = ["append_total_us", "step_p50_us", "prefill_p50_us", "cold_attend_p50_us", "fork_p50_us"]
+PACES = {"append_total_ratio": "all appends", "ratio": "time", "cold_ratio": "cold"}
+
+
+def has_pace(row: dict, ratio: str) -> bool:
+    return ratio != "none" and (row.get("verdict") == "baseline" or bool(row.get(f"{ratio}_p50") and row.get(f"{ratio}_ci_low")))
+
+
+def in_time(us: float) -> str:
+    return next(f"{us / size:.3g} {unit}" for size, unit in ((1e6, "s"), (1e3, "ms"), (1, "µs")) if us >= size or size == 1)
+
+
 def answers_at(experiment: str, point: list[dict]):
     """(question, name, as good, text) of the fastest, the smallest and the most exact."""
     ok = nameable(point)
@@ -167,16 +187,18 @@ def answers_at(experiment: str, point: list[dict]):
     prompt = point[0].get("phase") == "prefill"
     kept = [row for row in ok if (number(row, column) or 0) <= LIMITS[column]]
     suffix = f" of {limit}" if len(kept) < len(ok) else ""
-    several = sum(row.get("verdict") == "baseline" for row in ok) > 1
-    stem = "prefill" if prompt else "step"
-    fast = pace if not several else lambda row: with_ends(row, f"{stem}_p50_us", f"{stem}_ci_low_us", f"{stem}_ci_high_us")
     if any(row["judged"] == "unreliable" for row in ok):
         yield "fastest", None, 0, ""
-    elif (best := best_of(kept, fast))[0]:
-        text = "the baseline itself" if best[0]["verdict"] == "baseline" else "time 1.00"
-        if best[0]["verdict"] != "baseline":
-            label = "all appends" if best[0].get("append_total_ratio_p50") else "time"
-            text = f"{label} / baseline {ranged(pace(best[0]), '%.2f')}"
+    elif column_of_time := next((name for name in TIMES if any(row.get(name) for row in kept)), None):
+        timed_rows = [row for row in kept if row.get(column_of_time)]
+        ratio = {"append_total_us": "append_total_ratio", "cold_attend_p50_us": "cold_ratio", "fork_p50_us": "none"}.get(column_of_time, "ratio")
+        one = sum(row.get("verdict") == "baseline" for row in timed_rows) <= 1 and len({row["versus"] for row in timed_rows if row.get("versus")}) <= 1
+        by_pace = one and all(has_pace(row, ratio) for row in timed_rows)
+        stem = column_of_time.replace("_p50_us", "").replace("_us", "").replace("_attend", "")
+        best = best_of(timed_rows, (lambda row: pace(row, ratio)) if by_pace else lambda row: with_ends(row, column_of_time, f"{stem}_ci_low_us", f"{stem}_ci_high_us"))
+        text = "the baseline itself" if best[0].get("verdict") == "baseline" else in_time(number(best[0], column_of_time))
+        if best[0].get("verdict") != "baseline" and has_pace(best[0], ratio):
+            text = f"{PACES[ratio]} / baseline {ranged(pace(best[0], ratio), '%.2f')}"
         yield f"fastest{suffix}", row_name(best[0]), len(best[1]), text
     held = "bytes_workspace_peak" if prompt else "held_bytes_per_token"
     best = best_of(kept, lambda row: with_ends(row, held))
@@ -217,7 +239,7 @@ def check_ranges(cells: Cells, experiment: str, table: str):
 def test_the_summary_says_what_the_cells_say(folder):
     cells = read(folder)
     for block in summary(folder).strip("\n").split("\n\n"):
-        block = re.sub(r"\n\d+ sweep points, each with a table: kvlab\s+summary\s+\S+\s+--table\s+full$", "", block)  # counted below
+        block = re.sub(r"\n\d+ sweep points have a table each: kvlab\s+summary\s+\S+\s+--table\s+full$", "", block)  # counted below
         if block.startswith("  at th"):
             check_answers(cells, block)
         elif ranges := re.match(r"(\w+): ranges over a variant's cells\n", block):

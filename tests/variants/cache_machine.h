@@ -18,9 +18,8 @@ class Machine {
  public:
   explicit Machine(const Spec& spec, cuda::Gpu* gpu = nullptr)
       : spec_(spec), shape_(shape_of(spec)), gpu_(gpu), ledger_(INT64_MAX, gpu) {
-    for (const Codec& codec : stored_codecs(spec)) reencodes_ |= codec.k != codec_.k || codec.v != codec_.v;
     plain_ = spec;
-    if (!reencodes_) plain_.placement = default_spec().placement;
+    plain_.placement = default_spec().placement;
     if (const auto settings = pool_settings(spec)) pool_ = *settings;
     cache_ = build_cache(spec, shape_, ledger_);
     if (cache_->refuses_sharing().empty()) prefixes_.emplace(*cache_);
@@ -206,7 +205,7 @@ class Machine {
     say("truncate " + std::to_string(id) + " to " + std::to_string(n));
     const std::string reason = cache_->refuses_truncation(id, n),
                       expected = live.replay->cache->refuses_truncation(live.replay->id, n);
-    const bool by_row = codec_.unit_rows() == 1 && codec_.residual == 0 && !reencodes_;
+    const bool by_row = codec_.unit_rows() == 1 && codec_.residual == 0;
     require(by_row ? reason == expected : expected.empty() || !reason.empty(),
             "it can" + std::string(reason.empty() ? "" : "not") + " be truncated");
     require(!by_row || !retention_.keeps_all || reason.empty(), "rows stored one by one can be forgotten");
@@ -316,11 +315,15 @@ class Machine {
                   wanted = closed - (whole(apart) - whole(blocks_.count())) * block_bytes_;
     const std::string both = std::to_string(held) + " bytes, not " + std::to_string(wanted);
     ledger_.assert_balanced();
+    require(gpu_ || ledger_.device().peak_bytes == 0, "a cache of the CPU has bytes on a GPU");
+    require(!gpu_ || has_tiers(spec_) || ledger_.device().current_bytes >= ledger_.payload().current_bytes,
+            "rows are not on the GPU");
     if (has_tiers(spec_)) {
       const TierBytes tiers = predicted_tiers(spec_, shape_, lengths, prompts);
       require(mixed_ || ledger_.tiers() == tiers, "tiers have other bytes");
-      // A shared chunk lies where the oldest of its owners has it; one that an owner cuts is copied.
-      require(reencodes_ || cut_ || held + ledger_.disk().current_bytes == wanted + tiers.disk, both);
+      // A shared chunk lies where the oldest of its owners has it, in whole pages of the file; one that an owner cuts is copied.
+      const bool pads = mixed_ && block_bytes_ % 4096 != 0;
+      require(cut_ || pads || held + ledger_.disk().current_bytes == wanted + tiers.disk, both);
     } else if (segment > 1 && !compacted_) {
       require(held >= wanted, both);
     } else {
@@ -338,8 +341,7 @@ class Machine {
   const double tolerance_ = gpu_                      ? 1e-5
                             : shape_.max_tokens > 300 ? kernel_error_bound(spec_)
                                                       : attention_tolerance(spec_);
-  Spec plain_;              // the replays'
-  bool reencodes_ = false;  // in tiers
+  Spec plain_;  // the replays'
   PoolSettings pool_{.block_rows = 0};
   memory::Ledger ledger_;
   std::unique_ptr<Cache> cache_;

@@ -50,6 +50,29 @@ inline CacheShape shape_of(const Spec& spec) {
   return {.layers = 2, .q_heads = 4, .kv_heads = 2, .head_dim = 32, .max_tokens = 224, .max_sequences = 4};
 }
 
+// The registry's product, and what moves rows between tiers, uses up a pool or empties its segments within a few tokens.
+inline std::vector<Spec> machines(cuda::Gpu* gpu = nullptr) {
+  std::vector<std::string> more{"tiered(hot=1,warm=0)/q8_0",
+                                "tiered(hot=600,warm=0)/kivi",
+                                "tiered(hot=100,warm=600)/f16",
+                                "tiered(hot=700,warm=0)/token",
+                                "tiered(hot=100,warm=400,chunk=1024)/q8_0",
+                                "tiered(hot=100,warm=400,chunk=1536)",
+                                "tiered(hot=100,warm=400,io=direct)/f16",
+                                "paged(block=4,pool=20)",
+                                "paged(block=4,pool=12)",
+                                "paged(block=4,pool=20,segment=5)",
+                                "paged(block=4,pool=20,segment=5,order=shuffled)"};
+  for (const auto* codec : kCodecs)
+    for (const std::string& form : codec_forms(*codec)) more.push_back("tiered(hot=100,warm=400)/" + form);
+  std::vector<Spec> specs = supported_specs();
+  for (const std::string& text : more) specs.push_back(parse_spec(text));
+  std::erase_if(specs, [&](const Spec& spec) {
+    return !unsupported_reason(spec, shape_of(spec).head_dim, gpu).empty();
+  });
+  return specs;
+}
+
 // Steps, around every border that caches have at these sizes.
 inline std::vector<int64_t> lengths_of(const CacheShape& shape) {
   if (shape.max_tokens > 300) return {1, 1, 100, 257, 511, 700, 1025, 1537};
@@ -199,7 +222,7 @@ inline void check_policy(Cache& cache, SequenceId id, const History& of) {
   const int layer = shape.layers - 1;
   const Spec& spec = cache.spec(layer);
   const RetentionEntry& retention = retention_of(spec);
-  if (retention.keeps_all || kernel_error_bound(spec) > 1e-5 || of.tokens() == 0 ||
+  if (retention.keeps_all || (!retention.ring && kernel_error_bound(spec) > 1e-5) || of.tokens() == 0 ||
       !reference::find_oracle(spec.retention.name))
     return;
   const Codec codec = codec_of(spec).make(spec.codec);
@@ -212,10 +235,13 @@ inline void check_policy(Cache& cache, SequenceId id, const History& of) {
   input.raw_v = came.v;
   input.layer = layer;
   input.prompt = retention.cuts_prompt ? of.prompt() : 0;
-  const auto run = reference::run_policy(verify::policy_of(spec, shape.max_tokens, shape.kv_heads), input);
-  for (int h = 0; h < shape.kv_heads; ++h)
-    require(cache.kept(id, layer, h) == run.kept[static_cast<size_t>(h)].back(),
-            "the FP64 policy keeps other tokens");
+  const auto policy = verify::policy_of(spec, shape.max_tokens, shape.kv_heads);
+  const auto run = reference::run_policy(policy, input);
+  for (int h = 0; h < shape.kv_heads; ++h) {
+    std::vector<int64_t> kept = cache.kept(id, layer, h);
+    if (!policy.groups.are_single()) std::sort(kept.begin(), kept.end());  // groups have no places there
+    require(kept == run.kept[static_cast<size_t>(h)].back(), "the FP64 policy keeps other tokens");
+  }
 }
 
 // A history in a cache of its own.

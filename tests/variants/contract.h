@@ -27,6 +27,7 @@
 #include "kernels/format/encoding.h"
 #include "kernels/threads.h"
 #include "tests/normal.h"
+#include "tests/variants/named_function.h"
 #include "variants/cache/cache.h"
 #include "variants/cache/compatibility.h"
 #include "variants/cache/predicted_bytes.h"
@@ -164,6 +165,13 @@ inline std::vector<Spec> all_specs() {
   // Raw sinks before a window of codes.
   for (const char* ring : {"ring(window=24,sinks=4)", "ring(window=24,sinks=3,positions=cache)"})
     specs.push_back(parse_spec(std::string("paged/q4_0(first=3)/") + ring));
+  // Whole groups that leave a window.
+  for (const char* grouped :
+       {"paged(block=8)/kivi(bits=2,group=8,residual=16)/ring(window=47)",
+        "contiguous/kivi(bits=4,residual=0,first=4)/ring(window=100,sinks=4,positions=cache)",
+        "segmented/nvfp4(residual=10)/ring(window=33,sinks=2)", "concat/kivi/ring(window=191)",
+        "paged(block=8)/split(k=kivi(group=8,residual=0),v=q4_0)/ring(window=30,sinks=8)"})
+    specs.push_back(parse_spec(grouped));
   return specs;
 }
 

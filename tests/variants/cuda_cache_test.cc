@@ -52,12 +52,8 @@ struct CudaCache : testing::Test {
 };
 
 std::vector<Spec> gpu_specs() {
-  const test::SimtGpu gpu;
-  std::vector<Spec> specs;
-  for (const Spec& spec : supported_specs()) {
-    if (unsupported_reason(spec, kShape.head_dim, &gpu).empty()) specs.push_back(spec);
-  }
-  return specs;
+  test::SimtGpu gpu;
+  return cache_machine::machines(&gpu);
 }
 
 // The whole product of the registry, as a state machine whose memory is the shim's.
@@ -67,32 +63,6 @@ INSTANTIATE_TEST_SUITE_P(All, CudaContract, testing::ValuesIn(sampled(gpu_specs(
 TEST_P(CudaContract, EverySequenceIsThatOfAReplay) {
   test::SimtGpu gpu;
   EXPECT_EQ(cache_machine::shortest_failure(GetParam(), cache_machine::random_operations(1, 10), &gpu), "");
-}
-
-TEST_F(CudaCache, RaggedBatchesGoInOneLaunch) {
-  for (const char* text : {"paged/f16", "contiguous/f16", "paged(block=32)/kivi(residual=32)"}) {
-    Pair pair(parse_spec(text));
-    const Tokens tokens = make_tokens(kShape, 100, 6);
-    std::vector<Tokens> parts;
-    for (const int64_t length : {70, 3, 33}) {
-      const SequenceId id = pair.cpu.cache->add_sequence();
-      ASSERT_EQ(pair.on_gpu.cache->add_sequence(), id);
-      pair.step(id, tokens, 0, length);
-      parts.push_back(slice(kShape, tokens, length, 1));
-    }
-    for (Side* side : {&pair.cpu, &pair.on_gpu}) {
-      std::vector<std::vector<float>> out(parts.size(), std::vector<float>(parts.front().q.size(), NAN));
-      std::vector<StepInput> inputs;
-      for (size_t i = 0; i < parts.size(); ++i) {
-        inputs.push_back({static_cast<SequenceId>(i), 1, parts[i].q.data(), parts[i].k.data(),
-                          parts[i].v.data(), out[i].data()});
-      }
-      side->cache->step(0, inputs);
-      static std::vector<std::vector<float>> want;
-      if (side == &pair.cpu) want = out;
-      for (size_t i = 0; i < parts.size(); ++i) EXPECT_LT(relative_l2(out[i], want[i]), 1e-5) << text;
-    }
-  }
 }
 
 // A step like the one before it sends lengths and new rows to the GPU, and no list of pages. All sequences' rows go in one
@@ -131,25 +101,6 @@ TEST_F(CudaCache, AStepSendsWhatIsNewAndAppendsInOneLaunch) {
   }
 }
 
-TEST_F(CudaCache, RowsAreCountedWhereTheyAre) {
-  for (const char* text : {"contiguous/f16", "paged/q8_0", "contiguous/kivi(residual=32)"}) {
-    Pair pair(parse_spec(text));
-    const Tokens tokens = make_tokens(kShape, 60, 7);
-    pair.cpu.cache->add_sequence();
-    pair.on_gpu.cache->add_sequence();
-    pair.step(0, tokens, 0, 60);
-    const memory::Ledger &cpu = pair.cpu.ledger, &gpu = pair.on_gpu.ledger;
-    EXPECT_EQ(gpu.payload().current_bytes, cpu.payload().current_bytes) << text;
-    EXPECT_EQ(gpu.metadata().current_bytes, cpu.metadata().current_bytes) << text;
-    EXPECT_EQ(cpu.device().peak_bytes, 0);
-    EXPECT_GE(gpu.device().current_bytes, gpu.payload().current_bytes);
-    gpu.assert_balanced();
-    const int64_t lengths[] = {60};
-    EXPECT_EQ(gpu.payload().current_bytes + gpu.metadata().current_bytes,
-              predicted_bytes(parse_spec(text), kShape, lengths));
-  }
-}
-
 TEST_F(CudaCache, SinkLogitsAndSoftCappingAreRefused) {
   Pair pair(parse_spec("contiguous/f32"));
   const SequenceId id = pair.on_gpu.cache->add_sequence();
@@ -176,27 +127,26 @@ TEST_F(CudaCache, WhatAGpuCannotDoIsKnown) {
   };
   const Case cases[] = {
       {"contiguous", "head_dim 512 is more than the 256 that the GPU's kernels take", long_rows},
-      {"contiguous/f16", "latent rows (MLA) are not kept on a GPU yet", latent},
-      {"contiguous/q4_1", "q4_1 has kernels for the CPU alone; use --device cpu"},
-      {"contiguous/q5_0", "q5_0 has kernels for the CPU alone; use --device cpu"},
-      {"contiguous/q5_1", "q5_1 has kernels for the CPU alone; use --device cpu"},
-      {"contiguous/q6_0", "q6_0 has kernels for the CPU alone; use --device cpu"},
-      {"contiguous/iq4_nl", "iq4_nl has kernels for the CPU alone; use --device cpu"},
-      {"contiguous/mxfp8", "mxfp8e4m3 has kernels for the CPU alone; use --device cpu"},
-      {"paged/mxfp4", "mxfp4 has kernels for the CPU alone; use --device cpu"},
-      {"paged/nvfp4", "nvfp4 has kernels for the CPU alone; use --device cpu"},
-      {"paged/turbo(bits=3)", "turbo3 has kernels for the CPU alone; use --device cpu"},
-      {"paged/split(k=f16,v=turbo(bits=2))", "turbo2 has kernels for the CPU alone; use --device cpu"},
-      {"contiguous/f16/full/quest", "selection 'quest' has kernels for the CPU alone; use --device cpu"},
-      {"contiguous/f16/full/topk", "selection 'topk' has kernels for the CPU alone; use --device cpu"},
-      {"contiguous/q8_0(arithmetic=int8)", "arithmetic=int8 has kernels for the CPU alone; use --device cpu"},
-      {"contiguous/q8_0(first=4)", "first=N has kernels for the CPU alone; use --device cpu"},
-      {"contiguous/kivi(prefill=full)", "prefill=full has kernels for the CPU alone; use --device cpu"},
-      {"contiguous/q4_0(k_mean=removed)", "k_mean=removed has kernels for the CPU alone; use --device cpu"},
+      {"contiguous/f16", "latent rows (MLA) are not yet supported on a GPU", latent},
+      {"contiguous/q4_1", "q4_1 runs only on the CPU; use --device cpu"},
+      {"contiguous/q5_0", "q5_0 runs only on the CPU; use --device cpu"},
+      {"contiguous/q5_1", "q5_1 runs only on the CPU; use --device cpu"},
+      {"contiguous/q6_0", "q6_0 runs only on the CPU; use --device cpu"},
+      {"contiguous/iq4_nl", "iq4_nl runs only on the CPU; use --device cpu"},
+      {"contiguous/mxfp8", "mxfp8e4m3 runs only on the CPU; use --device cpu"},
+      {"paged/mxfp4", "mxfp4 runs only on the CPU; use --device cpu"},
+      {"paged/nvfp4", "nvfp4 runs only on the CPU; use --device cpu"},
+      {"paged/turbo(bits=3)", "turbo3 runs only on the CPU; use --device cpu"},
+      {"paged/split(k=f16,v=turbo(bits=2))", "turbo2 runs only on the CPU; use --device cpu"},
+      {"contiguous/python_codec", "a codec in Python runs only on the CPU; use --device cpu"},
+      {"contiguous/f16/full/quest", "selection 'quest' runs only on the CPU; use --device cpu"},
+      {"contiguous/f16/full/topk", "selection 'topk' runs only on the CPU; use --device cpu"},
+      {"contiguous/q8_0(arithmetic=int8)", "arithmetic=int8 runs only on the CPU; use --device cpu"},
+      {"contiguous/q8_0(first=4)", "first=N runs only on the CPU; use --device cpu"},
+      {"contiguous/kivi(prefill=full)", "prefill=full runs only on the CPU; use --device cpu"},
+      {"contiguous/q4_0(k_mean=removed)", "k_mean=removed runs only on the CPU; use --device cpu"},
       {"paged/f16/duo(recent=24,sinks=4,retrieval=1)",
-       "heads that keep different numbers of rows are for the CPU alone; use --device cpu"},
-      {"tiered(disk_codec=q4_0)/q8_0",
-       "a GPU's kernels read all tiers with one codec; leave out warm_codec and disk_codec"},
+       "heads that keep different numbers of rows run only on the CPU; use --device cpu"},
   };
   for (const Case& c : cases) {
     EXPECT_EQ(unsupported_reason(parse_spec(c.spec), c.shape, &gpu), c.reason) << c.spec;

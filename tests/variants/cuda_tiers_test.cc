@@ -257,28 +257,5 @@ TEST(CudaTiers, HoldAFewPiecesAtATime) {
   EXPECT_LT(held[1], 7 * chunk);  // one hot and being moved, slots for four, and outputs
 }
 
-TEST(CudaTiers, ForkAndComeBackFromWhereTheyAre) {
-  SimtGpu gpu;
-  Cached tiered(parse_spec("tiered(hot=1,warm=512)/f16"), &gpu), plain(parse_spec("contiguous/f16"), &gpu);
-  const Tokens all = make_tokens(kShape, 2000, 4);
-  std::vector<std::vector<float>> out;
-  for (Cached* side : {&tiered, &plain}) {
-    Cache& cache = *side->cache;
-    const SequenceId id = cache.add_sequence();
-    side->fill(id, all, 1900);
-    const SequenceId fork = cache.fork(id), restored = cache.restore(cache.snapshot(id));
-    const std::vector<float> k = read_back(cache, id, 0, 1).k;
-    ASSERT_EQ(k.size(), size_t{1900 * 64});
-    for (const SequenceId other : {fork, restored}) {
-      ASSERT_EQ(read_back(cache, other, 0, 1).k, k);
-      const Tokens last = slice(kShape, all, 1900, 1);
-      out.emplace_back(last.q.size(), NAN);
-      const StepInput in{other, 1, last.q.data(), last.k.data(), last.v.data(), out.back().data()};
-      cache.step(0, {&in, 1});
-    }
-  }
-  for (const auto& o : out) EXPECT_EQ(o, out.front());
-}
-
 }  // namespace
 }  // namespace kv

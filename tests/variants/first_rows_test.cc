@@ -60,13 +60,14 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(FirstRowsOfRetentions, HaveToBeSinks) {
   const auto reason = [](const char* text) { return unsupported_reason(parse_spec(text)); };
   EXPECT_EQ(reason("paged/q8_0(first=4)/ring(window=64,sinks=4)"), "");
-  EXPECT_EQ(reason("paged/q8_0(first=5)/ring(window=64,sinks=4)"),
-            "first=5 keeps the first rows raw, and retention 'ring' keeps only `sinks` of them: make those 5 "
-            "or more");
+  EXPECT_EQ(
+      reason("paged/q8_0(first=5)/ring(window=64,sinks=4)"),
+      "first=5 keeps the first rows raw, and retention 'ring' keeps only `sinks` of them: set sinks to 5 "
+      "or more");
   EXPECT_EQ(reason("paged/q8_0(first=1)/h2o"),
             "first=1 keeps the first rows raw, and retention 'h2o' puts other tokens' rows in their slots");
   EXPECT_EQ(reason("tiered/q8_0(first=1)"),
-            "first=N keeps rows in front of all others, and tiers read the oldest rows a chunk at a time");
+            "first=N keeps rows before all others, but tiers read the oldest rows a chunk at a time");
 }
 
 }  // namespace

@@ -30,42 +30,26 @@ void step_together(Cache& cache, const std::vector<SequenceId>& ids, uint64_t se
 
 std::vector<float> stored_k(Cache& cache, SequenceId id) { return read_back(cache, id, 0, 1).k; }
 
-TEST(Segmented, NeverCopiesAndSharesAForksChunks) {
-  memory::Ledger ledger;
-  const auto cache = build_cache(parse_spec("segmented(rows=32)"), kShape, ledger);
-  const SequenceId parent = cache->add_sequence();
-  drive(*cache, parent, make_tokens(kShape, 80, 1), ones(80));
-  EXPECT_EQ(ledger.copied_bytes(), 0);
-  const int64_t held = ledger.payload().current_bytes;
-  EXPECT_EQ(held, 3 * 32 * kRowBytes);
-
-  const SequenceId child = cache->fork(parent);
-  EXPECT_EQ(ledger.payload().current_bytes, held);
-  EXPECT_EQ(ledger.copied_bytes(), 0);
-  const auto before = stored_k(*cache, parent);
-  step_together(*cache, {child}, 7);  // copies the 16 rows of the last chunk, and nothing of the full ones
-  EXPECT_EQ(ledger.copied_bytes(), 16 * kRowBytes);
-  EXPECT_EQ(ledger.payload().current_bytes, held + 32 * kRowBytes);
-  EXPECT_EQ(stored_k(*cache, parent), before);
-  step_together(*cache, {parent}, 8);  // now the parent owns the old one alone
-  EXPECT_EQ(ledger.copied_bytes(), 16 * kRowBytes);
-
-  cache->release(parent);
-  EXPECT_EQ(ledger.payload().current_bytes, held);
-  auto shared = stored_k(*cache, child);
-  shared.resize(before.size());
-  EXPECT_EQ(shared, before);
-}
-
-TEST(Segmented, AForkOnAChunkBorderCopiesNothing) {
-  memory::Ledger ledger;
-  const auto cache = build_cache(parse_spec("segmented(rows=32)"), kShape, ledger);
-  const SequenceId parent = cache->add_sequence();
-  drive(*cache, parent, make_tokens(kShape, 64, 1), ones(64));
-  const SequenceId child = cache->fork(parent);
-  step_together(*cache, {parent, child}, 3);
-  EXPECT_EQ(ledger.copied_bytes(), 0);
-  EXPECT_EQ(ledger.payload().current_bytes, 4 * 32 * kRowBytes);
+// A fork copies nothing, and whoever writes first into a block that both have copies it, unless it is full. What they hold is
+// cache_machine_test's.
+TEST(ForkedBlocks, AreCopiedOnceByWhoeverWritesFirst) {
+  struct Case {
+    const char* spec;
+    int64_t tokens, copied_rows;
+    bool together;
+  };
+  for (const Case& c : {Case{"segmented(rows=32)", 80, 16, false}, Case{"segmented(rows=32)", 64, 0, true},
+                        Case{"paged", 40, 16, false}, Case{"paged", 40, 16, true}}) {
+    memory::Ledger ledger;
+    const auto cache = build_cache(parse_spec(c.spec), kShape, ledger);
+    const SequenceId parent = cache->add_sequence();
+    drive(*cache, parent, make_tokens(kShape, c.tokens, 1), ones(c.tokens));
+    const SequenceId child = cache->fork(parent);
+    EXPECT_EQ(ledger.copied_bytes(), 0) << c.spec;
+    step_together(*cache, c.together ? std::vector{parent, child} : std::vector{child}, 7);
+    step_together(*cache, {parent}, 8);
+    EXPECT_EQ(ledger.copied_bytes(), c.copied_rows * kRowBytes) << c.spec << " at " << c.tokens;
+  }
 }
 
 // How many blocks of 16 rows can still be had: sequences are filled until the pool refuses.
@@ -78,41 +62,6 @@ int64_t free_blocks(Cache& cache) {
   }
   cache.release(id);
   return blocks;
-}
-
-TEST(Paged, AForkSharesItsPrefixAndCopiesOneBlockOnWrite) {
-  memory::Ledger ledger;
-  const auto cache = build_cache(parse_spec("paged(pool=8)"), kShape, ledger);
-  const SequenceId parent = cache->add_sequence();
-  drive(*cache, parent, make_tokens(kShape, 40, 1), ones(40));  // 3 blocks
-  EXPECT_EQ(free_blocks(*cache), 5);
-  const SequenceId child = cache->fork(parent);
-  EXPECT_EQ(free_blocks(*cache), 5) << "a fork stores nothing";
-  const auto before = stored_k(*cache, parent);
-  step_together(*cache, {child}, 7);
-  EXPECT_EQ(ledger.copied_bytes(), 16 * kRowBytes) << "one block";
-  EXPECT_EQ(free_blocks(*cache), 4);
-  step_together(*cache, {parent}, 8);
-  EXPECT_EQ(ledger.copied_bytes(), 16 * kRowBytes) << "the parent holds its last block alone by now";
-  cache->release(parent);
-  EXPECT_EQ(free_blocks(*cache), 5) << "the parent's own block is back, the shared two are not";
-  auto shared = stored_k(*cache, child);
-  shared.resize(before.size());
-  EXPECT_EQ(shared, before);
-  cache->release(child);
-  EXPECT_EQ(free_blocks(*cache), 8);
-}
-
-// Both owners of a shared block write in one batch: one copies, the other keeps it.
-TEST(Paged, OwnersThatWriteTogetherNeedOneBlockLessThanTheirNumber) {
-  memory::Ledger ledger;
-  const auto cache = build_cache(parse_spec("paged(pool=2)"), kShape, ledger);
-  const SequenceId a = cache->add_sequence();
-  drive(*cache, a, make_tokens(kShape, 8, 1), ones(8));
-  const SequenceId b = cache->fork(a);
-  step_together(*cache, {a, b}, 5);
-  EXPECT_EQ(ledger.copied_bytes(), 16 * kRowBytes);
-  EXPECT_NE(stored_k(*cache, a), stored_k(*cache, b));
 }
 
 TEST(Paged, ARefusedBatchChangesNothingAndLeavesEverythingUsable) {

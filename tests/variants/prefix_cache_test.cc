@@ -77,11 +77,11 @@ TEST(UnsharedPrefix, IsRefusedWithAReason) {
   for (const Spec& spec : specs_that(false))
     EXPECT_EQ(reason(spec).find("prefixes cannot be shared: "), 0u) << spec.print();
   EXPECT_EQ(reason(parse_spec("paged/f32/ring(window=24)")),
-            "prefixes cannot be shared: retention 'ring' overwrites rows, and shared ones stay as they are");
+            "prefixes cannot be shared: retention 'ring' overwrites rows, but shared rows must not change");
   EXPECT_EQ(reason(parse_spec("paged(block=32)/kivi")),
-            "prefixes cannot be shared: codec 'kivi' keeps rows of a sequence raw, outside all blocks");
+            "prefixes cannot be shared: codec 'kivi' keeps raw rows outside the blocks");
   EXPECT_EQ(reason(parse_spec("contiguous")),
-            "prefixes cannot be shared: placement 'contiguous' has no blocks that sequences could share");
+            "prefixes cannot be shared: placement 'contiguous' has no blocks that sequences can share");
 }
 
 // Blocks of 4 tokens in a pool of so many for each layer.
@@ -116,21 +116,6 @@ struct Pool {
   PrefixCache prefixes;
 };
 
-TEST(PrefixCache, FindsWholeBlocksWithAllBeforeThem) {
-  Pool pool(50);
-  pool.finish(counted(14));
-  EXPECT_EQ(pool.prefixes.blocks(), 3);
-  EXPECT_EQ(pool.found(counted(14)), 12);
-  EXPECT_EQ(pool.found(counted(11)), 8);
-  EXPECT_EQ(pool.found(counted(3)), 0);
-  EXPECT_EQ(pool.found(joined(counted(6), {99, 7, 8, 9})), 4);
-  EXPECT_EQ(pool.found(counted(8, 4)), 0) << "the same tokens elsewhere have other keys";
-  pool.finish(joined(counted(8), counted(8, 100)));
-  EXPECT_EQ(pool.prefixes.blocks(), 5) << "two blocks are those of the first";
-  pool.finish(counted(14));
-  EXPECT_EQ(pool.prefixes.blocks(), 5);
-}
-
 TEST(PrefixCache, TellsPrefixesOfEqualHashesApart) {
   Pool pool(50, [](uint64_t, std::span<const int32_t>) -> uint64_t { return 7; });
   const Ids a = counted(8), b = counted(8, 50), c = joined(counted(4), counted(4, 50)),
@@ -144,21 +129,6 @@ TEST(PrefixCache, TellsPrefixesOfEqualHashesApart) {
   compute(*pool.cache, oracle, b);
   EXPECT_EQ(read_back(*pool.cache, id, 1, 1).k, read_back(*pool.cache, oracle, 1, 1).k);
   EXPECT_EQ(pool.prefixes.evict(9), 3) << "a live sequence has the two of b";
-}
-
-TEST(PrefixCache, EvictsTheLeastRecentlyUsedFromTheLeaves) {
-  Pool pool(50);
-  const Ids a = counted(12), b = joined(counted(4), counted(4, 100)), c = counted(4, 200);
-  for (const Ids& ids : {a, b, c}) pool.finish(ids);
-  EXPECT_EQ(pool.found(a), 12);  // now b is the oldest, then c
-  EXPECT_EQ(pool.prefixes.evict(1), 1);
-  EXPECT_EQ(pool.found(b), 4) << "a still needs the block that both begin with";
-  EXPECT_EQ(pool.prefixes.evict(1), 1);
-  EXPECT_EQ(pool.found(c), 0);
-  EXPECT_EQ(pool.prefixes.evict(2), 2);
-  EXPECT_EQ(pool.found(a), 4) << "the last blocks go first";
-  EXPECT_EQ(pool.prefixes.evict(5), 1);
-  EXPECT_EQ(pool.prefixes.blocks(), 0);
 }
 
 TEST(PrefixCacheOfModels, SharesWhereAllGroupsDo) {

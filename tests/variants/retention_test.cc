@@ -20,6 +20,8 @@ std::vector<Spec> evicting_specs(bool prompted) {
       for (const char* retention : {"ring(window=24)",
                                     "ring(window=24,sinks=4)",
                                     "ring(window=1)",
+                                    "ring(window=191)",
+                                    "ring(window=200,positions=cache)",
                                     "h2o(heavy=16,recent=16)",
                                     "h2o(heavy=1,recent=40)",
                                     "h2o(heavy=40,recent=1)",
@@ -35,6 +37,15 @@ std::vector<Spec> evicting_specs(bool prompted) {
                                     "expected(budget=30,sinks=0,future=64)",
                                     "ada(budget=48,window=16,kernel=7,step=4)",
                                     "ada(budget=40,window=8,kernel=1,floor=0,step=1)",
+                                    "streaming(budget=48)",
+                                    "observed(budget=40)",
+                                    "keydiff(budget=48)",
+                                    "lagkv(budget=56,lag=16)",
+                                    "lagkv(budget=48,lag=64)",
+                                    "cur(budget=48)",
+                                    "cur(budget=40,sinks=0,window=7)",
+                                    "chunkkv(budget=60,window=16,kernel=7,chunk=8)",
+                                    "chunkkv(budget=70,window=9,kernel=1,chunk=17)",
                                     "duo(recent=24,sinks=4)",
                                     "duo(recent=30,sinks=0,retrieval=1)",
                                     "ring(window=24,sinks=4,positions=cache)",
@@ -45,8 +56,12 @@ std::vector<Spec> evicting_specs(bool prompted) {
                                     "snapkv(budget=48,window=16,kernel=7,positions=cache)"}) {
         const Spec spec = parse_spec("contiguous/" + codec + "/" + retention);
         const bool typical = !rotates_at_read(spec) || codec == c->name;
-        if (unsupported_reason(spec).empty() && typical && is_prompted(spec) <= prompted)
-          specs.push_back(spec);
+        if (!unsupported_reason(spec).empty() || !typical || is_prompted(spec) > prompted) continue;
+        // Groups need a longer window, and a chunk finds more of them encoded than its tokens would one by one.
+        const RowUnits units = codec_of(spec).make(spec.codec).units();
+        const bool grouped = units.rows > 1 || units.waiting > 0,
+                   longer = spec.retention.name == "ring" && spec.retention.rows("window", 1) > 24;
+        if (grouped == longer && (prompted || !grouped)) specs.push_back(spec);
       }
   return specs;
 }
@@ -95,9 +110,13 @@ TEST_P(Fp64, AgreesOnEveryChoiceAndEveryAnswer) {
     Tokens stored = all;
     stored.k = verify::as_stored(codec, false, kShape.kv_heads, kShape.head_dim, all.k);
     stored.v = verify::as_stored(codec, true, kShape.kv_heads, kShape.head_dim, all.v);
+    const auto waiting_k = verify::as_waiting(codec, false, kShape.head_dim, all.k),
+               waiting_v = verify::as_waiting(codec, true, kShape.head_dim, all.v);
     PolicyInput input = input_of(kShape, stored);
     input.raw_k = all.k;
     input.raw_v = all.v;
+    input.waiting_k = waiting_k;
+    input.waiting_v = waiting_v;
     input.prompt = prompted ? kPrompt : 0;
     const PolicyRun followed = reference::run_policy(policy, input, &seen.kept);
     EXPECT_LT(relative_l2(seen.out, followed.out), contract::attention_tolerance(GetParam())) << family;
@@ -181,7 +200,7 @@ TEST(Registry, CodecsThatEncodeRowsTogetherAreRefusedWithTheReason) {
     const Codec codec = c->make(parse_spec("contiguous/" + std::string(c->name)).codec);
     if (codec.unit_rows() == 1) continue;
     for (const auto* r : kRetentions) {
-      if (r->keeps_all) continue;
+      if (r->keeps_all || r->ring) continue;
       const std::string reason =
           unsupported_reason(parse_spec("contiguous/" + std::string(c->name) + "/" + std::string(r->name)));
       EXPECT_NE(reason.find("retention '" + std::string(r->name) + "' drops single tokens, but codec '" +

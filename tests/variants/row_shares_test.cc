@@ -73,14 +73,15 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"contiguous/f16/ring(window=30,sinks=4)", "f16"},
                     Case{"contiguous/q8_0(first=4)/ring(window=30,sinks=4)", "q8_0"},
                     Case{"contiguous/f16/ring(window=300)", "f16"},
+                    Case{"contiguous/kivi(bits=2,group=8,residual=16)/ring(window=60)",
+                         "kivi(bits=2,group=8)"},
+                    Case{"contiguous/q4_0(residual=20,first=4)/ring(window=50,sinks=9)", "q4_0"},
                     Case{"contiguous/f16/h2o(heavy=20,recent=20)", "f16", 0, 1, 150},
                     Case{"paged/f16/duo(retrieval=1,recent=30,sinks=2)", "f16"},
                     Case{"contiguous/f16/snapkv(budget=40,window=8)", "f16", 160, 1, 160},
                     Case{"contiguous/f16/quest(page=16,top=0.25)", "f16"},
                     Case{"contiguous/f16/topk(rows=32)", "f16"},
-                    Case{"tiered(hot=100,warm=600)/q8_0", "q8_0", 0, 1, 0, 1100},
-                    Case{"tiered(hot=100,warm=300,warm_codec=q8_0)/f16", "q8_0", 0, 50, 0, 1100},
-                    Case{"tiered(hot=100,warm=300,disk_codec=q4_0)/f16", "q4_0", 0, 50, 1000, 1100}));
+                    Case{"tiered(hot=100,warm=600)/q8_0", "q8_0", 0, 1, 0, 1100}));
 
 double raw_share(const char* spec, int64_t tokens, int64_t prompt = 0) {
   const Queries queries{.length = tokens, .prompt = prompt};

@@ -175,7 +175,6 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values("contiguous", "contiguous/q8_0", "concat/f16", "doubling", "segmented", "paged",
                     "paged(block=32)/kivi", "contiguous/kivi(bits=2)", "contiguous/token(bits=4)",
                     "tiered(hot=256,warm=256)", "tiered(hot=256,warm=256)/q8_0",
-                    "tiered(hot=100,warm=100,warm_codec=q8_0,disk_codec=q4_0)/f16",
                     "contiguous/f32/ring(window=24,sinks=4)", "contiguous/f32/h2o(heavy=16,recent=8)",
                     "contiguous/f32/tova(budget=24)", "contiguous/f32/knorm(budget=24)",
                     "contiguous/f32/random(budget=24)", "paged/f32/snapkv(budget=24,window=8)",

@@ -205,24 +205,6 @@ TEST(TruncationOfPlacements, NeedsNoMemoryWhereRowsStayInMemory) {
   }
 }
 
-// A chunk that two sequences share is full for one and filled in part for the other, which must not lose it to the file.
-TEST(TruncationOfPlacements, OfAForkKeepsItsLastChunkInMemory) {
-  const CacheShape shape{
-      .layers = 1, .q_heads = 2, .kv_heads = 1, .head_dim = 32, .max_tokens = 3000, .max_sequences = 2};
-  const Tokens all = make_tokens(shape, 2600, 1);
-  memory::Ledger ledger, plain_ledger;
-  const auto cache = build_cache(parse_spec("tiered(hot=600,warm=0)"), shape, ledger),
-             plain = build_cache(parse_spec("contiguous"), shape, plain_ledger);
-  const SequenceId parent = cache->add_sequence(), oracle = plain->add_sequence();
-  step_to(*cache, parent, all, 0, 600);
-  const SequenceId fork = cache->fork(parent);
-  cache->truncate(fork, 300);
-  step_to(*cache, parent, all, 600, 2600);  // the first chunk goes to the file
-  EXPECT_GT(ledger.disk().current_bytes, 0);
-  step_to(*plain, oracle, all, 0, 300);
-  EXPECT_EQ(step_to(*cache, fork, all, 300, 310), step_to(*plain, oracle, all, 300, 310));
-}
-
 // No memory for the rows that have to come back: nothing has changed, and it works once there is some.
 TEST(TruncationOfPlacements, ThatCannotBringRowsBackChangesNothing) {
   const CacheShape shape{

@@ -23,7 +23,7 @@ void Appender::reserve(int layer, std::span<const StepInput> inputs) {
       while (head-- > 0) {
         find_growths(layer, head, inputs);
         for (const Growth& g : growths_)
-          stages_.placement->trim(g.sequence, stages_.place(layer, head).layer, g.units, g.used);
+          stages_.placement->trim(g.sequence, stages_.place(layer, head).layer, g.used);
       }
       throw;
     }
@@ -64,7 +64,7 @@ void Appender::store(int layer, std::span<const StepInput> inputs) {
                        .k = in.k + at,
                        .v = v + at,
                        .heads = heads.subspan(head, together),
-                       .residual = s.residual.empty() ? nullptr : &s.residual[layer]});
+                       .residual = ResidualBuffer::needed(stages_.codec) ? &s.residual[layer] : nullptr});
     }
   }
   stages_.storage->store(rows_);

@@ -15,7 +15,7 @@ namespace {
 // Rows that this step must stream. Empty lists if there are none.
 StreamedRows streamed_rows(const Stages& stages, int layer, std::span<const StepInput> inputs) {
   const auto rows_of = [&](const StepInput& in) {
-    return streamed_units(*stages.placement, in.sequence, layer) * stages.unit.rows;
+    return stages.placement->streamed_units(in.sequence, layer) * stages.unit.rows;
   };
   StreamedRows streamed{layer, (layer + 1) % stages.shape.layers, {}, {}};
   if (std::none_of(inputs.begin(), inputs.end(), [&](const StepInput& in) { return rows_of(in) > 0; }))
@@ -79,15 +79,17 @@ void Attender::view(int layer, std::span<const StepInput> inputs) {
 }
 
 void Attender::attend(int layer, std::span<const StepInput> inputs) {
+  const bool scored = find_scored(layer, inputs);
+  if (!scored && !inputs.front().out) {
+    show_rows(layer, inputs);
+    return compact_observed(layer, inputs);
+  }
   if (viewed_layer_ != layer) view(layer, inputs);
   find_queries(layer, inputs);
   find_problems(layer, inputs);
   if (!stages_.selection.reads_all()) select(layer, inputs);
-  const bool scored = find_scored(layer, inputs);
   if (scored) stages_.storage->accumulate_weights(problems_, scored_);
-  // Selected rows have been fetched already.
-  const StreamedRows streamed =
-      stages_.selection.reads_all() ? streamed_rows(stages_, layer, inputs) : StreamedRows{};
+  const StreamedRows streamed = streamed_rows(stages_, layer, inputs);
   stages_.storage->attend(problems_, streamed.rows.empty() ? nullptr : &streamed);
   if (stages_.shape.is_latent()) write_latent_outputs(inputs);
   for (const StepInput& in : inputs) {
@@ -209,7 +211,7 @@ void Attender::compact(int layer, SequenceId id) {
   const Sequence& s = sequences_.at(id);
   const std::span heads(s.retention.data() + stages_.index(layer, 0),
                         static_cast<size_t>(stages_.shape.kv_heads));
-  heads.front()->settle(heads);
+  if (stages_.retention.settle) stages_.retention.settle(heads);
   std::vector<int64_t> before;
   for (int head = 0; head < stages_.shape.kv_heads; ++head) {
     before.push_back(sequences_.policy(id, layer, head).slots());
@@ -223,7 +225,7 @@ void Attender::compact(int layer, SequenceId id) {
     const int64_t after = sequences_.policy(id, layer, head).slots();
     if (after == before[static_cast<size_t>(head)]) continue;
     forget_views();
-    stages_.placement->trim(id, stages_.place(layer, head).layer, before[static_cast<size_t>(head)], after);
+    stages_.placement->trim(id, stages_.place(layer, head).layer, after);
   }
 }
 

@@ -25,11 +25,8 @@ class Attender {
   void find_problems(int layer, std::span<const StepInput> inputs);
   void write_latent_outputs(std::span<const StepInput> inputs) const;
   void select(int layer, std::span<const StepInput> inputs);
-  void find_streamed(int layer, std::span<const StepInput> inputs);
-  void show_streamed(int layer, std::span<const StepInput> inputs);
   void find_candidates();
   void show_selected();
-  void fetch_selected(int layer, std::span<const StepInput> inputs);
   bool find_scored(int layer, std::span<const StepInput> inputs);
   void show_rows(int layer, std::span<const StepInput> inputs);
   void compact_observed(int layer, std::span<const StepInput> inputs);
@@ -50,9 +47,6 @@ class Attender {
   std::vector<HeadSelection*> selections_;
   std::vector<int64_t> first_candidates_;  // the begin of each head's scratch
   std::vector<SpanList> selected_;         // rows that attention reads
-  std::vector<int64_t> streamed_;          // [inputs] rows that come in pieces alone
-  std::vector<PieceRows> wanted_;          // the chosen ones of them, head by head
-  std::vector<Span> fetched_;              // [wanted_]
   Block candidates_;                       // f32 scores of all heads' candidates, then i32 as many
   std::vector<Retention*> scored_;         // [inputs, read_heads] null where the slice is not scored
 };

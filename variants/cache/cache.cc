@@ -4,8 +4,8 @@
 // go, storage puts them there. Codecs that encode several rows together, or keep the newest rows raw, go
 // through a residual buffer first.
 //
-// Each concern has its own file: sequences and what they hold (sequence.h), appending (append.h), attending
-// (attend.h), state to bytes and back (serialize.h).
+// Each concern has its own file: sequences and what they hold (sequence.h), appending (appender.h), attending
+// (attender.h), state to bytes and back (serialize.h).
 #include "variants/cache/cache.h"
 
 #include <algorithm>
@@ -73,16 +73,13 @@ class JoinedCache : public Cache {
   }
 
   std::string refuses_sharing() const override { return unshareable_reason(stages_.spec); }
-  int64_t block_tokens() const override {
-    const BlockSharing* sharing = stages_.placement->sharing();
-    return sharing ? sharing->block_units() * stages_.unit.rows : 0;
-  }
+  int64_t block_tokens() const override { return stages_.placement->block_units() * stages_.unit.rows; }
   SharedBlock hold(SequenceId id, int64_t block) override {
     const std::vector<int64_t>& tokens = sequences_.at(id).tokens;
     if (!refuses_sharing().empty() || block < 0 ||
         *std::min_element(tokens.begin(), tokens.end()) < (block + 1) * block_tokens())
       throw std::logic_error("there is no whole block " + std::to_string(block));
-    return stages_.placement->sharing()->hold(id, block);
+    return stages_.placement->hold(id, block);
   }
   SequenceId adopt(std::span<const SharedBlock> prefix) override { return sequences_.adopt(prefix); }
   int64_t blocks_in_use() const override { return stages_.placement->blocks_in_use(); }
@@ -114,8 +111,7 @@ class JoinedCache : public Cache {
     return sequences_.at(id).retention[stages_.index(layer, head)]->tokens_by_slot();
   }
   std::span<const float> removed_mean(SequenceId id, int layer, int head) const override {
-    const Sequence& s = sequences_.at(id);
-    return s.residual.empty() ? std::span<const float>() : s.residual[layer].mean(head);
+    return sequences_.at(id).residual[layer].mean(head);
   }
   std::vector<int64_t> read_slots(SequenceId id, int layer, int head) const override {
     return sequences_.read_slots(id, layer, head);
@@ -170,8 +166,10 @@ void JoinedCache::step_in_slices(int layer, const StepInput& in) {
     gather(in.k, kv_heads, first, n, k);
     gather(stages_.shape.is_latent() ? in.k : in.v, kv_heads, first, n, v);
     out.resize(static_cast<size_t>(q_heads * n * out_dim));
-    const StepInput part{in.sequence, n,          q.data(),       k.data(),
-                         v.data(),    out.data(), in.sink_logits, in.score_cap};
+    const bool attends = in.out || sequences_.at(in.sequence).slice[layer].scored;
+    const StepInput part{in.sequence,    n,           q.data(),
+                         k.data(),       v.data(),    attends ? out.data() : nullptr,
+                         in.sink_logits, in.score_cap};
     store(layer, {&part, 1});
     attend(layer, {&part, 1});
     for (int h = 0; in.out && h < q_heads; ++h) {
@@ -198,15 +196,13 @@ std::vector<Span> JoinedCache::spans(SequenceId id, int layer, int head) {
 std::vector<Span> JoinedCache::gather_streamed(SequenceId id, int layer, int head) {
   Placement& placement = *stages_.placement;
   std::vector<Span> spans;
-  const int64_t streamed = streamed_units(placement, id, layer);
+  const int64_t streamed = placement.streamed_units(id, layer);
   if (streamed == 0) return spans;
-  const UnitLayout* own = own_layout(placement, id, layer, 0);
-  const auto& unit_bytes = (own ? *own : stages_.unit).bytes;
+  const UnitLayout& unit = stages_.unit;
   std::byte* to =
       fit(stages_.memory, gathered_,
-          static_cast<size_t>(streamed * std::accumulate(unit_bytes.begin(), unit_bytes.end(), int64_t{0})));
-  placement.tiers()->stream(layer, {&id, 1}, [&](size_t, const Piece& piece) {
-    const UnitLayout& unit = *piece.unit;
+          static_cast<size_t>(streamed * std::accumulate(unit.bytes.begin(), unit.bytes.end(), int64_t{0})));
+  placement.stream(layer, {&id, 1}, [&](size_t, const Piece& piece) {
     std::array<const std::byte*, kPlanes> base{};
     for (int p = 0; p < kPlanes; ++p) {
       if (!piece.base[p]) continue;

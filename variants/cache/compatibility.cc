@@ -23,13 +23,13 @@ struct Pairing {
   const PlacementEntry& placement = placement_of(spec);
   const RetentionEntry& retention = retention_of(spec);
   const SelectionEntry& selection = selection_of(spec);
-  const std::vector<Codec> codecs = stored_codecs(spec);  // the cache's, then the tiers'
-  const Codec& codec = codecs.front();
+  const Codec codec = codec_of(spec).make(spec.codec);
 };
 
 // A property of stages, a geometry or a device.
 using Trait = bool (*)(const Pairing& of);
 constexpr Trait kDropsTokens = [](const Pairing& of) { return !of.retention.keeps_all; };
+constexpr Trait kDropsSingles = [](const Pairing& of) { return kDropsTokens(of) && !of.retention.ring; };
 constexpr Trait kScoresTokens = [](const Pairing& of) { return of.retention.scores; };
 constexpr Trait kCutsPrompt = [](const Pairing& of) { return of.retention.cuts_prompt; };
 constexpr Trait kRagged = [](const Pairing& of) { return of.retention.ragged; };
@@ -48,22 +48,15 @@ constexpr Trait kRepeatsRows = [](const Pairing& of) {
   return of.placement.read_mode(of.spec.placement) == ReadMode::kRepeat;
 };
 constexpr Trait kTiered = [](const Pairing& of) { return of.placement.tiers != nullptr; };
-constexpr Trait kReencodes = [](const Pairing& of) {
-  return std::ranges::any_of(of.codecs,
-                             [&](const Codec& c) { return c.k != of.codec.k || c.v != of.codec.v; });
-};
 constexpr Trait kLongPieces = [](const Pairing& of) {
   return kTiered(of) && of.placement.tiers->settings(of.spec.placement).piece_rows != kSplitRows;
 };
-constexpr Trait kOwnsBlocks = [](const Pairing& of) { return !of.placement.shares_blocks; };
+constexpr Trait kOwnsBlocks = [](const Pairing& of) { return !of.placement.shares_blocks(); };
 constexpr Trait kSelects = [](const Pairing& of) { return !of.selection.reads_all(); };
-constexpr Trait kSelectsInFiles = [](const Pairing& of) { return kSelects(of) && kTiered(of); };
-constexpr Trait kWeighsRows = [](const Pairing& of) { return of.selection.weighs; };
 constexpr Trait kLatent = [](const Pairing& of) { return of.shape.is_latent(); };  // MLA
 constexpr Trait kOnGpu = [](const Pairing& of) { return of.gpu != nullptr; };
-constexpr Trait kLearned = [](const Pairing& of) {
-  return std::ranges::any_of(of.codecs, [](const Codec& c) { return c.learned(); });
-};
+constexpr Trait kCallsCodec = [](const Pairing& of) { return !of.codec.function.empty(); };
+constexpr Trait kLearned = [](const Pairing& of) { return of.codec.learned(); };
 constexpr Trait kLearnedKeys = [](const Pairing& of) { return of.codec.learned_keys(); };
 constexpr Trait kRotatesBefore = [](const Pairing& of) { return !rotates_at_read(of.spec); };
 constexpr Trait kAlways = [](const Pairing&) { return true; };
@@ -73,7 +66,7 @@ std::string unknown_number(const Pairing& of) {
   for (const Parameter& p : of.retention.parameters) {
     if (p.word.empty() || of.spec.retention.text(std::string(p.name)) != p.word) continue;
     return "'" + std::string(p.name) + "=" + std::string(p.word) + "' is the " + std::string(p.name) +
-           " of a model's layer, and this layer has none: give a number";
+           " of a model's layer, but this layer has none: give a number";
   }
   return "";
 }
@@ -83,9 +76,10 @@ std::string uneven_trade(const Pairing& of) {
   if (!of.retention.traded_rows || of.placement.tiers) return "";
   const int64_t traded = of.retention.traded_rows(of.spec.retention);
   const std::string trade = "heads of retention '{retention}' trade " + std::to_string(traded) +
-                            " rows at a time, and placement '{placement}' takes memory by ";
-  if (!of.placement.grain_rows) return trade + "no fixed number of rows";
-  const int64_t grain = of.placement.grain_rows(of.spec.placement);
+                            " rows at a time, but placement '{placement}' allocates ";
+  const auto grain_of = of.placement.segment_rows ? of.placement.segment_rows : of.placement.grain_rows;
+  if (!grain_of) return trade + "varying numbers of rows";
+  const int64_t grain = grain_of(of.spec.placement);
   return traded % grain == 0 ? "" : trade + std::to_string(grain) + ": make `step` a multiple of that";
 }
 
@@ -96,8 +90,25 @@ std::string moving_first(const Pairing& of) {
   if (of.codec.first <= sinks) return "";
   const std::string first = std::to_string(of.codec.first);
   return "first=" + first + " keeps the first rows raw, and retention '{retention}' " +
-         (of.retention.sinks ? "keeps only `sinks` of them: make those " + first + " or more"
+         (of.retention.sinks ? "keeps only `sinks` of them: set sinks to " + first + " or more"
                              : "puts other tokens' rows in their slots");
+}
+
+// A window drops whole units of such a codec.
+std::string unfit_window(const Pairing& of) {
+  const RowUnits units = of.codec.units();
+  if (!of.retention.ring || (units.rows == 1 && units.waiting == 0)) return "";
+  const int64_t window = of.spec.retention.rows("window", of.shape.max_tokens),
+                sinks = of.spec.retention.integer("sinks"), least = UnitRing::least_window(units);
+  const std::string rows = std::to_string(units.rows);
+  if (window < least)
+    return "window=" + std::to_string(window) + " has no room for a group of " + rows +
+           " rows beside the newest rows, which codec '{codec}' keeps raw: make it " + std::to_string(least) +
+           " or more";
+  if ((sinks - units.first) % units.rows == 0) return "";
+  return "sinks=" + std::to_string(sinks) + " cuts a group of " + rows +
+         " rows, which codec '{codec}' encodes together: keep the sinks raw with first=" +
+         std::to_string(sinks) + ", or make `sinks` a multiple of " + rows;
 }
 
 std::string unplaceable(const Pairing& of) {
@@ -110,16 +121,13 @@ std::string unselectable(const Pairing& of) {
 }
 
 std::string unencodable(const Pairing& of) {
-  for (const Codec& codec : of.codecs) {
-    std::string reason = unsupported_reason(codec.k, of.shape.head_dim);
-    if (reason.empty() && !of.shape.is_latent()) reason = unsupported_reason(codec.v, of.shape.head_dim);
-    for (const Encoding& side : {codec.k, codec.v}) {
-      if (reason.empty() && of.gpu && !descriptor_of(side.format).on_gpu)
-        reason = encoding_name(side) + " has kernels for the CPU alone; use --device cpu";
-    }
-    if (!reason.empty()) return reason;
+  std::string reason = unsupported_reason(of.codec.k, of.shape.head_dim);
+  if (reason.empty() && !of.shape.is_latent()) reason = unsupported_reason(of.codec.v, of.shape.head_dim);
+  for (const Encoding& side : {of.codec.k, of.codec.v}) {
+    if (reason.empty() && of.gpu && !descriptor_of(side.format).on_gpu)
+      reason = encoding_name(side) + " runs only on the CPU; use --device cpu";
   }
-  return "";
+  return reason;
 }
 
 std::string unstorable(const Pairing& of) { return unstorable_reason(of.gpu, of.shape.head_dim); }
@@ -135,92 +143,93 @@ struct Refusal {
 // The first reason counts.
 constexpr Refusal kRefusals[] = {
     {.computed = unknown_number},
-    {kGroupsRows, kDropsTokens,
+    {kGroupsRows, kDropsSingles,
      "retention '{retention}' drops single tokens, but codec '{codec}' encodes groups of {unit_rows} rows "
-     "together"},
-    {kDelaysRows, kDropsTokens,
+     "together, and a new row in a dropped one's place would have the others encoded a second time"},
+    {kDelaysRows, kDropsSingles,
      "retention '{retention}' drops single tokens, but codec '{codec}' keeps its newest rows raw until newer "
      "ones come"},
     {.computed = moving_first},
+    {.computed = unfit_window},
     {kKeepsFirst, kTiered,
-     "first=N keeps rows in front of all others, and tiers read the oldest rows a chunk at a time"},
-    {kKeepsFirst, kOnGpu, "first=N has kernels for the CPU alone; use --device cpu"},
+     "first=N keeps rows before all others, but tiers read the oldest rows a chunk at a time"},
+    {kKeepsFirst, kOnGpu, "first=N runs only on the CPU; use --device cpu"},
     {kRotatesKeys, kRotatesAtRead,
-     "positions=cache rotates keys by RoPE when they are read, and those that the codec has rotated are no "
-     "longer in pairs"},
+     "positions=cache applies RoPE to keys when they are read, but the codec's rotation has mixed the pairs "
+     "of "
+     "channels that RoPE rotates"},
     {kLearnedKeys, kRotatesBefore,
-     "learned codebooks are of keys before RoPE: a retention with positions=cache, as full(positions=cache), "
-     "stores those"},
-    {kLearned, kTiered, "learned codebooks are found by layer and head, and tiers read pieces of all heads"},
-    {kLearned, kLatent, "there are no learned codebooks of latent rows (MLA)"},
+     "learned codebooks are for keys before RoPE: use a retention with positions=cache, such as "
+     "full(positions=cache)"},
+    {kLearned, kTiered, "learned codebooks differ by layer and head, but tiers read pieces of all heads"},
+    {kLearned, kLatent, "there are no learned codebooks for latent rows (MLA)"},
     {.computed = uneven_trade},
     {.computed = unplaceable},
-    {kRepeatsRows, kBuffersRows, "read=repeat copies encoded rows, and the codec keeps others raw"},
+    {kRepeatsRows, kBuffersRows, "read=repeat copies encoded rows, but the codec keeps some rows raw"},
     {kScoresTokens, kRepeatsRows,
-     "retention '{retention}' adds up the weights of all queries of a kv head, which read=repeat separates"},
+     "retention '{retention}' adds up the weights of all queries of a kv head, but read=repeat separates "
+     "them"},
     {kScoresTokens, kSelects,
-     "selection '{selection}' leaves rows unread, and the retention asks what attention gives to each"},
+     "selection '{selection}' leaves rows unread, but the retention needs the attention weight of each row"},
     {kCutsPrompt, kSelects,
-     "selection '{selection}' leaves rows unread, and the retention asks what attention gives to each"},
+     "selection '{selection}' leaves rows unread, but the retention needs the attention weight of each row"},
     {kSelects, kRotatesAtRead,
-     "selection '{selection}' leaves rows unread, and positions=cache rotates every key at each read"},
+     "selection '{selection}' leaves rows unread, but positions=cache rotates every key at each read"},
     {kRotatesAtRead, kTiered,
-     "positions=cache rotates all keys at each read, and tiers read them a chunk at a time"},
+     "positions=cache rotates all keys at each read, but tiers read them a chunk at a time"},
     {kSelects, kRepeatsRows,
-     "selection '{selection}' chooses once for a kv head, and read=repeat copies all of its rows for every "
-     "query head"},
-    {kWeighsRows, kTiered,
-     "selection '{selection}' weighs every row at each step, and those in a tier's file are there a chunk at "
-     "a time"},
-    {kSelects, kReencodes,
-     "selection '{selection}' chooses by rows as they are stored, and a tier's own codec stores them anew"},
-    {kSelectsInFiles, kDecodesCopy,
-     "selection '{selection}' reads single rows of a tier's file, and read=copy decodes those in memory "
-     "alone"},
+     "selection '{selection}' chooses once per kv head, but read=repeat copies all of its rows for every "
+     "query "
+     "head"},
+    {kSelects, kTiered,
+     "selection '{selection}' reads single rows, but a tier's file is read a chunk at a time"},
     {kPrefillsFull, kDropsTokens,
-     "prefill=full lets a prompt attend to all of its rows, and retention '{retention}' drops some"},
+     "prefill=full lets a prompt attend to all of its rows, but retention '{retention}' drops some"},
     {kPrefillsFull, kSelects,
-     "prefill=full lets a prompt attend to all of its rows, and selection '{selection}' leaves some unread"},
+     "prefill=full lets a prompt attend to all of its rows, but selection '{selection}' leaves some unread"},
     {kPrefillsFull, kTiered,
-     "prefill=full lets a prompt attend to its rows at once, and tiers read them a chunk at a time"},
-    {kPrefillsFull, kOnGpu, "prefill=full has kernels for the CPU alone; use --device cpu"},
+     "prefill=full lets a prompt attend to all of its rows at once, but tiers read them a chunk at a time"},
+    {kPrefillsFull, kOnGpu, "prefill=full runs only on the CPU; use --device cpu"},
     {kPrefillsFull, kRotatesAtRead,
-     "prefill=full lets a prompt attend to its rows as they come, and positions=cache rotates stored ones"},
+     "prefill=full lets a prompt attend to rows before they are stored, but positions=cache rotates stored "
+     "rows"},
+    {kCallsCodec, kTiered, "a codec in Python leaves its rows decoded in memory: there is nothing for tiers"},
+    {kCallsCodec, kOnGpu, "a codec in Python runs only on the CPU; use --device cpu"},
     {.computed = unselectable},
-    {kMultipliesInt8, kOnGpu, "arithmetic=int8 has kernels for the CPU alone; use --device cpu"},
+    {kMultipliesInt8, kOnGpu, "arithmetic=int8 runs only on the CPU; use --device cpu"},
     {kMultipliesInt8, kDecodesCopy,
-     "arithmetic=int8 multiplies codes, and read=copy makes floats of them first"},
+     "arithmetic=int8 multiplies codes, but read=copy first converts them to floats"},
     {kMultipliesInt8, kRotatesAtRead,
-     "arithmetic=int8 multiplies codes, and positions=cache makes floats of keys"},
+     "arithmetic=int8 multiplies codes, but positions=cache converts keys to floats"},
     {kScoresTokens, kMultipliesInt8,
      "retention '{retention}' chooses rows by attention weights, which arithmetic=int8 would change"},
     {.computed = unencodable},
-    {kReencodes, kOnGpu,
-     "a GPU's kernels read all tiers with one codec; leave out warm_codec and disk_codec"},
-    {kLongPieces, kOnGpu, "a GPU's kernels take pieces of {split_rows} rows; leave out chunk"},
-    {kRagged, kOnGpu, "heads that keep different numbers of rows are for the CPU alone; use --device cpu"},
+    {kLongPieces, kOnGpu, "the GPU kernels take pieces of {split_rows} rows; leave out chunk"},
+    {kRagged, kOnGpu, "heads that keep different numbers of rows run only on the CPU; use --device cpu"},
     {.computed = unstorable},
-    {kSelects, kOnGpu, "selection '{selection}' has kernels for the CPU alone; use --device cpu"},
-    {kLatent, kOnGpu, "latent rows (MLA) are not kept on a GPU yet"},
+    {kSelects, kOnGpu, "selection '{selection}' runs only on the CPU; use --device cpu"},
+    {kLatent, kOnGpu, "latent rows (MLA) are not yet supported on a GPU"},
     {kRotatesChannels, kLatent,
-     "of a latent row (MLA) the first part is the value, and the codec's rotation would mix it with the "
+     "the first part of a latent row (MLA) is the value, and the codec's rotation would mix it with the "
      "rest"},
-    {kRemovesMean, kOnGpu, "k_mean=removed has kernels for the CPU alone; use --device cpu"},
+    {kRemovesMean, kDropsTokens,
+     "k_mean=removed takes the mean of the first rows, but retention '{retention}' drops rows, and no FP64 "
+     "reference checks both"},
+    {kRemovesMean, kOnGpu, "k_mean=removed runs only on the CPU; use --device cpu"},
     {kRemovesMean, kRotatesAtRead,
-     "k_mean=removed takes from all keys what no score feels, which positions=cache would rotate apart"},
+     "k_mean=removed subtracts the same vector from all keys, but positions=cache would rotate it "
+     "differently for each"},
     {kRemovesMean, kLatent,
-     "of a latent row (MLA) the first part is the value, which k_mean=removed would change"},
+     "the first part of a latent row (MLA) is the value, which k_mean=removed would change"},
     {kRotatesAtRead, kLatent,
-     "positions=cache rotates whole keys, and of a latent row (MLA) only the last part is one"},
+     "positions=cache rotates whole keys, but only the last part of a latent row (MLA) is a key"},
 };
 
 // Sequences share blocks of equal rows, which stay as they were written.
 constexpr Refusal kUnshareable[] = {
-    {kAlways, kOwnsBlocks, "placement '{placement}' has no blocks that sequences could share"},
-    {kAlways, kDropsTokens, "retention '{retention}' overwrites rows, and shared ones stay as they are"},
-    {kAlways, kBuffersRows, "codec '{codec}' keeps rows of a sequence raw, outside all blocks"},
-    {kAlways, kReencodes,
-     "a tier has a codec of its own, and rows that are encoded anew are not those that a sequence computes"},
+    {kAlways, kOwnsBlocks, "placement '{placement}' has no blocks that sequences can share"},
+    {kAlways, kDropsTokens, "retention '{retention}' overwrites rows, but shared rows must not change"},
+    {kAlways, kBuffersRows, "codec '{codec}' keeps raw rows outside the blocks"},
 };
 
 std::string filled_in(std::string text, const Pairing& of) {
@@ -284,19 +293,16 @@ Spec with_pool(Spec spec, int64_t blocks) {
   return spec;
 }
 
-std::vector<Codec> stored_codecs(const Spec& spec) {
-  std::vector<Codec> codecs{codec_of(spec).make(spec.codec)};
-  if (const TierTraits* tiers = placement_of(spec).tiers) {
-    for (const Codec& codec : tiers->codecs(spec.placement, codecs.front())) codecs.push_back(codec);
-  }
-  return codecs;
+std::vector<std::string> functions_of(const Spec& spec) {
+  std::vector<std::string> all;
+  if (const std::string of = codec_of(spec).make(spec.codec).function; !of.empty()) all.push_back(of);
+  if (retention_of(spec).function) all.push_back(retention_of(spec).function(spec.retention));
+  return all;
 }
 
 double kernel_error_bound(const Spec& spec) {
-  double bound = 0.0;
-  for (const Codec& codec : stored_codecs(spec))
-    bound = std::max(bound, attention_error_bound(codec.k, codec.v, codec.arithmetic));
-  return bound;
+  const Codec codec = codec_of(spec).make(spec.codec);
+  return attention_error_bound(codec.k, codec.v, codec.arithmetic);
 }
 
 std::string_view irreversible(const Codec& codec) {

@@ -26,11 +26,10 @@ std::optional<PoolSettings> pool_settings(const Spec& spec);
 // The same spec with a pool of so many blocks.
 Spec with_pool(Spec spec, int64_t blocks);
 
-// The codecs that a row passes through as it gets older: the spec's own, then each tier's, where the placement has codecs
-// for its tiers.
-std::vector<Codec> stored_codecs(const Spec& spec);
+// The users' functions that caches of the spec call; nothing of them is timed.
+std::vector<std::string> functions_of(const Spec& spec);
 
-// The largest attention_error_bound (kernels/attention.h) of the rows that the spec's codecs store.
+// The attention_error_bound (kernels/attention.h) of the rows that the spec's codec stores.
 double kernel_error_bound(const Spec& spec);
 
 // Why truncation has a limit with this codec, as a clause; empty if it has none.

@@ -26,12 +26,13 @@ Codec codec_for(const Spec& spec, const CacheShape& shape) {
   return codec;
 }
 
-PlacementContext placement_context(const Spec& spec, const CacheShape& shape, const UnitLayout& unit,
+PlacementContext placement_context(const Spec& spec, const CacheShape& shape, const Codec& codec,
                                    Memory* memory) {
+  const UnitLayout unit = unit_layout(codec, shape);
   const RetentionEntry& retention = retention_of(spec);
   const auto units = [&](int head, int heads) {
     const int64_t slots =
-        retention.slots(spec.retention, {shape.max_tokens, shape.max_tokens, 0, head, heads});
+        retention.slots(spec.retention, {shape.max_tokens, shape.max_tokens, 0, head, heads, codec.units()});
     return (slots + unit.rows - 1) / unit.rows;
   };
   PlacementContext context{.memory = memory,

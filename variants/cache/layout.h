@@ -16,7 +16,7 @@ inline UnitLayout unit_layout(const Codec& codec, const CacheShape& shape) {
 }
 
 // The context for the rows that the spec's retention keeps. `memory` may be null if nothing will be stored.
-PlacementContext placement_context(const Spec& spec, const CacheShape& shape, const UnitLayout& unit,
+PlacementContext placement_context(const Spec& spec, const CacheShape& shape, const Codec& codec,
                                    Memory* memory);
 
 }  // namespace kv

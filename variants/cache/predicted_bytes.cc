@@ -2,13 +2,12 @@
 #include "variants/cache/predicted_bytes.h"
 
 #include <algorithm>
-#include <array>
 
 #include "variants/cache/compatibility.h"
 #include "variants/cache/layout.h"
 #include "variants/cache/prefill.h"
 #include "variants/list.h"
-#include "variants/placement/planes.h"
+#include "variants/placement/read_copies.h"
 #include "variants/storage/residual_buffer.h"
 
 namespace kv {
@@ -25,11 +24,9 @@ struct Prediction {
       : spec(spec_),
         shape(shape_),
         codec(codec_for(spec, shape)),
-        context(placement_context(spec, shape, unit(), nullptr)) {}
+        context(placement_context(spec, shape, codec, nullptr)) {}
 
-  UnitLayout unit() const { return unit_layout(codec, shape); }
   int64_t residual_bytes() const {
-    if (!ResidualBuffer::needed(codec)) return 0;
     return ResidualBuffer::bytes(codec, shape.kv_heads, shape.head_dim, shape.is_latent());
   }
 
@@ -42,7 +39,8 @@ struct Prediction {
     return own;
   }
   int64_t slots(int64_t tokens, int64_t prompt, int head) const {
-    return retention_of(spec).slots(spec.retention, {shape.max_tokens, tokens, prompt, head, shape.kv_heads});
+    return retention_of(spec).slots(spec.retention,
+                                    {shape.max_tokens, tokens, prompt, head, shape.kv_heads, codec.units()});
   }
   OuterTiers outer_tiers(int64_t tokens) const {
     const TierTraits* tiers = placement_of(spec).tiers;
@@ -50,9 +48,7 @@ struct Prediction {
   }
   // Units of one layer's head that lie in the placement.
   int64_t units(int64_t tokens, int64_t prompt, int head) const {
-    const int64_t rows = slots(tokens, prompt, head);
-    return ResidualBuffer::needed(codec) ? ResidualBuffer::encoded_rows(codec, rows) / context.unit.rows
-                                         : rows;
+    return codec.units().encoded(slots(tokens, prompt, head));
   }
 };
 
@@ -84,23 +80,10 @@ StoredValues stored_values(const Spec& spec, const CacheShape& shape) {
   double kept = 0.0;
   for (int head = 0; head < of.placed_heads(); ++head) kept += static_cast<double>(of.slots(tokens, 0, head));
   if (of.context.head_units.empty()) kept *= shape.kv_heads;
-  const OuterTiers outer = of.outer_tiers(tokens);
-  const double unit_rows = static_cast<double>(of.context.unit.rows) * shape.kv_heads;
-  const double warm = unit_rows * static_cast<double>(outer.warm_units),
-               disk = unit_rows * static_cast<double>(outer.disk_units);
-  const std::array<double, 3> rows{kept - warm - disk, warm, disk};  // by tier
-  StoredValues all;
-  const std::vector<Codec> codecs = stored_codecs(spec);
-  for (size_t tier = 0; tier < codecs.size(); ++tier) {
-    Codec codec = codecs[tier];
-    if (shape.is_latent()) codec.v = codec.k;
-    const UnitLayout unit = unit_layout(codec, shape);
-    const double count = rows[tier] * shape.layers;
-    all.values += count * shape.head_dim * (shape.is_latent() ? 1 : 2);
-    for (const int64_t bytes : unit.bytes)
-      all.bits += count * 8.0 * static_cast<double>(bytes) / static_cast<double>(unit.rows);
-  }
-  return all;
+  const double rows = kept * shape.layers;
+  return {.values = rows * shape.head_dim * (shape.is_latent() ? 1 : 2),
+          .bits = rows * 8.0 * static_cast<double>(of.context.unit_bytes()) /
+                  static_cast<double>(of.context.unit.rows)};
 }
 
 int64_t selection_bytes(const Spec& spec, const CacheShape& shape) {
@@ -141,25 +124,16 @@ Queries Queries::in(int64_t context) const {
 RowShares row_shares(const Spec& spec, const Spec& full, const CacheShape& shape, const Queries& queries) {
   const Prediction of(spec, shape), whole(full, shape);
   const SelectionEntry& selection = selection_of(spec);
-  const std::vector<Codec> codecs = stored_codecs(spec);
-  const auto alike = [&](size_t a, size_t b) {
-    return codecs[a].k == codecs[b].k && codecs[a].v == codecs[b].v;
-  };
-  const bool by_tier = codecs.size() > 1 && !(alike(0, 1) && alike(1, 2));
-  const bool is_raw = of.codec.k == Encoding{} && of.codec.v == Encoding{};
+  const bool is_raw = of.codec.is_raw();
   const int64_t first_step = std::min(queries.length, queries.prompt > 0 ? queries.prompt : queries.step),
                 prompt = first_step > 1 ? first_step : 0;
   // Rows of a query at token `at` that are encoded once the sequence has `tokens`, if the head keeps `kept`.
   const auto encoded = [&](int64_t at, int64_t tokens, int64_t kept) -> int64_t {
     if (tokens <= prompt && prefills_full(spec)) return 0;
-    if (by_tier) {
-      const OuterTiers outer = of.outer_tiers(tokens);
-      return std::min(at + 1,
-                      (outer.disk_units + (alike(1, 2) ? outer.warm_units : 0)) * of.context.unit.rows);
-    }
     if (is_raw) return 0;
-    if (!ResidualBuffer::waits(of.codec)) return std::max<int64_t>(0, kept - of.codec.first);
-    return std::clamp<int64_t>(at + 1 - of.codec.first, 0, ResidualBuffer::encoded_rows(of.codec, tokens));
+    const RowUnits units = of.codec.units();
+    if (!ResidualBuffer::waits(of.codec)) return std::max<int64_t>(0, kept - units.first);
+    return std::clamp<int64_t>(kept - units.first, 0, units.encoded(kept + tokens - at - 1) * units.rows);
   };
   RowShares sum;
   for (int64_t begin = 0, end = first_step; begin < queries.length;

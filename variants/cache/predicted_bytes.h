@@ -18,8 +18,8 @@ int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<con
 struct StoredValues {
   double values = 0, bits = 0;
 };
-// The codec's whole units alone, scales and zero points included, of each tier with its own codec. Raw rows of a residual
-// buffer count as encoded, and a placement's slack and tables are left out.
+// The codec's whole units alone, scales and zero points included. Raw rows of a residual buffer count as encoded, and a
+// placement's slack and tables are left out.
 StoredValues stored_values(const Spec& spec, const CacheShape& shape);
 
 // Bytes of one state (sequence, layer and kv head) of the spec's selection, included in predicted_bytes().
@@ -42,7 +42,7 @@ struct Queries {
   Queries in(int64_t context) const;
 };
 // Shares of the rows that a full cache's query reads, the mean over queries and heads. `encoded`: read as the codec stores them,
-// not raw, and as the last one does where tiers have codecs of their own. `dropped`: not read, as they are gone or not selected.
+// not raw. `dropped`: not read, as they are gone or not selected.
 struct RowShares {
   double encoded = 0, dropped = 0;
 };

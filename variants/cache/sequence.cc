@@ -13,29 +13,27 @@ namespace kv {
 SequenceId Sequences::adopt(std::span<const SharedBlock> prefix) {
   const CacheShape& shape = stages_.shape;
   const SequenceId id = free_id();
-  BlockSharing* const sharing = stages_.placement->sharing();
-  const int64_t tokens = prefix.empty() ? 0 : std::ssize(prefix) * sharing->block_units() * stages_.unit.rows;
+  const int64_t tokens = std::ssize(prefix) * stages_.placement->block_units() * stages_.unit.rows;
   Sequence fresh;
   fresh.tokens.assign(static_cast<size_t>(shape.layers), tokens);
   fresh.slice.assign(static_cast<size_t>(shape.layers), {});
   for (int head = 0; head < shape.layers * shape.kv_heads; ++head) {
     fresh.retention.push_back(stages_.retention.make(
-        stages_.spec.retention, {shape.max_tokens, head, shape.kv_heads, &shape.rope, &stages_.memory}));
-    if (tokens > 0) fresh.retention.back()->adopt(tokens);
+        stages_.spec.retention,
+        {shape.max_tokens, head, shape.kv_heads, &shape.rope, &stages_.memory, stages_.codec.units()}));
+    if (tokens > 0) fresh.retention.back()->truncate(tokens);
   }
   for (int head = 0; !stages_.selection.reads_all() && head < shape.layers * shape.kv_heads; ++head) {
     const SelectionContext context{shape.max_tokens, shape.head_dim, &stages_.memory};
     fresh.selection.push_back({stages_.selection.make(stages_.spec.selection, context), {}});
   }
-  if (ResidualBuffer::needed(stages_.codec)) {
-    for (int i = 0; i < shape.layers; ++i)
-      fresh.residual.emplace_back(stages_.codec, shape.kv_heads, shape.head_dim, shape.is_latent(),
-                                  stages_.memory);
-  }
+  for (int i = 0; i < shape.layers; ++i)
+    fresh.residual.emplace_back(stages_.codec, stages_.ring, shape.kv_heads, shape.head_dim,
+                                shape.is_latent(), stages_.memory);
   add_span_lists(fresh);
   open(id);
   try {
-    if (!prefix.empty()) sharing->adopt(id, prefix);
+    stages_.placement->adopt(id, prefix);
   } catch (...) {
     stages_.placement->close(id);
     throw;
@@ -91,14 +89,9 @@ std::string Sequences::refuses_truncation(SequenceId id, int64_t tokens) const {
         return refusal("retention '" + stages_.spec.retention.name + "'", stages_.retention.irreversible,
                        earliest);
     }
-    const int64_t earliest = s.residual.empty() ? 0 : s.residual[layer].earliest();
+    const int64_t earliest = s.residual[layer].earliest();
     if (tokens < earliest)
       return refusal("codec '" + stages_.spec.codec.name + "'", irreversible(stages_.codec), earliest);
-    const Tiers* tiers = stages_.placement->tiers();
-    for (int head = 0; tiers && head < stages_.placed_heads(); ++head) {
-      if (!tiers->can_truncate(id, stages_.place(layer, head).layer, stored_units(s, layer, head, tokens)))
-        return "placement '" + stages_.spec.placement.name + "': older rows were encoded anew in their tier";
-    }
   }
   return "";
 }
@@ -110,16 +103,13 @@ std::function<void()> Sequences::prepare_truncation(SequenceId id, int64_t token
     if (tokens >= s.tokens[layer]) continue;
     for (int head = 0; head < stages_.placed_heads(); ++head) {
       const int placed = stages_.place(layer, head).layer;
-      const int64_t used = stored_units(s, layer, head), units = stored_units(s, layer, head, tokens);
-      if (Tiers* tiers = stages_.placement->tiers())
-        layers.push_back(tiers->prepare_truncation(id, placed, units));
-      else
-        layers.push_back([=, this] { stages_.placement->trim(id, placed, used, units); });
+      layers.push_back(
+          stages_.placement->prepare_truncation(id, placed, stored_units(s, layer, head, tokens)));
     }
     layers.push_back([this, id, layer, tokens] {
       Sequence& of = at(id);
       for (int head = 0; head < stages_.shape.kv_heads; ++head) policy(id, layer, head).truncate(tokens);
-      if (!of.residual.empty()) of.residual[layer].truncate(tokens);
+      of.residual[layer].truncate(tokens);
       for (int head = 0; !of.selection.empty() && head < stages_.shape.kv_heads; ++head) {
         HeadSelection& selection = of.selection[stages_.index(layer, head)];
         selection.chooser->truncate(policy(id, layer, head).slots());
@@ -142,9 +132,7 @@ const Sequence& Sequences::at(SequenceId id) const {
 }
 
 int64_t Sequences::stored_units(const Sequence& s, int layer, int head, int64_t tokens) const {
-  const int64_t slots = s.retention[stages_.index(layer, head)]->slots_after(tokens);
-  if (s.residual.empty()) return slots;
-  return ResidualBuffer::encoded_rows(stages_.codec, slots) / stages_.unit.rows;
+  return stages_.codec.units().encoded(s.retention[stages_.index(layer, head)]->slots_after(tokens));
 }
 
 void Sequences::view(SequenceId id, int layer) {
@@ -157,8 +145,7 @@ std::span<const Span> Sequences::spans(SequenceId id, int layer, int read_head) 
   const int repeats = placement.repeats(), head = read_head / repeats;
   const Stages::Place place = stages_.place(layer, head);
   Sequence& s = at(id);
-  const int64_t slots = s.retention[stages_.index(layer, head)]->slots();
-  const int64_t rows = s.residual.empty() ? slots : ResidualBuffer::encoded_rows(stages_.codec, slots);
+  const int64_t rows = stored_units(s, layer, head) * stages_.unit.rows;
   HeadSpans& list = s.spans[static_cast<size_t>(layer * stages_.read_heads() + read_head)];
   if (list.moves != placement.moves(id, place.layer) || list.settled_rows > rows || rows == 0) {
     list.settled = 0;
@@ -166,7 +153,7 @@ std::span<const Span> Sequences::spans(SequenceId id, int layer, int read_head) 
     list.moves = placement.moves(id, place.layer);
   }
   list.spans.erase(list.spans.begin() + static_cast<int64_t>(list.settled), list.spans.end());
-  if (list.settled == 0 && !s.residual.empty()) s.residual[layer].first_span(head, list.spans);
+  if (list.settled == 0) s.residual[layer].first_span(head, list.spans);
   const size_t before = list.spans.size();
   placement.spans(id, place.layer, place.head * repeats + read_head % repeats, list.settled_rows, rows,
                   list.spans);
@@ -181,7 +168,7 @@ std::span<const Span> Sequences::spans(SequenceId id, int layer, int read_head) 
     list.settled = list.spans.size() - 1;
     list.settled_rows = rows - list.spans.back().rows;
   }
-  if (!s.residual.empty()) s.residual[layer].newest_spans(head, list.spans);
+  s.residual[layer].newest_spans(head, list.spans);
   return list.spans;
 }
 
@@ -210,12 +197,7 @@ SequenceId Sequences::free_id() const {
 
 void Sequences::open(SequenceId id) {
   if (static_cast<size_t>(id) == sequences_.size()) sequences_.emplace_back();
-  try {
-    stages_.placement->open(id);
-  } catch (...) {
-    stages_.placement->close(id);
-    throw;
-  }
+  stages_.placement->open(id);
 }
 
 void Sequences::add_span_lists(Sequence& s) const {

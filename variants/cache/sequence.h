@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "variants/cache/stages.h"
-#include "variants/core/span_list.h"
+#include "variants/core/counted_vector.h"
 #include "variants/storage/residual_buffer.h"
 
 namespace kv {
@@ -16,7 +16,7 @@ namespace kv {
 // The spans of one head, kept from step to step: only the end of the list is made anew, so that a step over
 // many small blocks does not rebuild thousands of them.
 struct HeadSpans {
-  explicit HeadSpans(Memory& memory) : spans(WorkspaceAllocator<Span>(memory)) {}
+  explicit HeadSpans(Memory& memory) : spans(CountingAllocator<Span>(&memory)) {}
   SpanList spans;
   size_t settled = 0;  // spans that the next append will not touch, and their rows
   int64_t settled_rows = 0;
@@ -34,7 +34,7 @@ struct Sequence {
   std::vector<int64_t> tokens;                        // [layers]
   std::vector<Slice> slice;                           // [layers] the one in progress
   std::vector<std::unique_ptr<Retention>> retention;  // [layers, kv_heads]
-  std::vector<ResidualBuffer> residual;               // [layers], where the codec needs one
+  std::vector<ResidualBuffer> residual;               // [layers]
   std::vector<HeadSpans> spans;                       // [layers, kv_heads]
   std::vector<HeadSelection> selection;               // [layers, kv_heads], or none where all is read
 };

@@ -80,11 +80,9 @@ void for_each_unit(const Stages& stages, SequenceId id, int layer, int head, int
   const int together = stages.shape.kv_heads / stages.placed_heads();
   for (const int last = head + together; head < last; ++head) {
     for (int64_t unit = begin; unit < end; ++unit) {
-      const UnitLayout* own = own_layout(*stages.placement, id, layer, unit);
-      const UnitLayout& layout = own ? *own : stages.unit;
       const UnitAddress at = stages.at(id, layer, head, unit);
       for (int p = 0; p < kPlanes; ++p) {
-        if (layout.bytes[p] > 0) visit(at.plane[p], static_cast<size_t>(layout.bytes[p]));
+        if (stages.unit.bytes[p] > 0) visit(at.plane[p], static_cast<size_t>(stages.unit.bytes[p]));
       }
     }
   }
@@ -92,7 +90,7 @@ void for_each_unit(const Stages& stages, SequenceId id, int layer, int head, int
 
 // The same for what comes in pieces.
 void write_piece(Writer& to, const Stages& stages, const Piece& piece) {
-  const UnitLayout& layout = *piece.unit;
+  const UnitLayout& layout = stages.unit;
   for (int head = 0; head < stages.shape.kv_heads; ++head) {
     for (int64_t unit = 0; unit < piece.units; ++unit) {
       for (int p = 0; p < kPlanes; ++p) {
@@ -116,9 +114,9 @@ void read_units(RowReader& rows, Stages& stages, SequenceId id, int layer, int h
   require(streamed >= 0 && streamed <= units && streamed % piece == 0, "number of streamed rows");
   for (int64_t done = 0, next; done < units; done = next) {
     next = done < streamed ? done + piece : units;
-    const Growth growth{.sequence = id, .first = done, .used = done, .units = next, .restored = units};
+    const Growth growth{.sequence = id, .first = done, .used = done, .units = next};
     stages.placement->reserve(placed, {&growth, 1});
-    require(streamed_units(*stages.placement, id, placed) <= done, "number of streamed rows");
+    require(stages.placement->streamed_units(id, placed) <= done, "number of streamed rows");
     for_each_unit(stages, id, layer, head, done, next,
                   [&](std::byte* data, size_t bytes) { rows.read(data, bytes); });
   }
@@ -135,10 +133,8 @@ void read_layer(Reader& from, Stages& stages, Sequences& sequences, SequenceId i
   s.tokens[layer] = tokens;
   for (int head = 0; head < stages.shape.kv_heads; ++head)
     require(sequences.policy(id, layer, head).load(from, tokens), "table of kept tokens");
-  if (!s.residual.empty()) {
-    s.residual[layer].advance(s.tokens[layer]);
-    s.residual[layer].load(rows);
-  }
+  s.residual[layer].advance(tokens);
+  s.residual[layer].load(rows);
   const auto streamed = from.get<int64_t>();
   for (int head = 0; head < stages.placed_heads(); ++head)
     read_units(rows, stages, id, layer, head, sequences.stored_units(s, layer, head), streamed);
@@ -153,14 +149,13 @@ void write_sequence(Writer& to, const Stages& stages, const Sequences& sequences
     to.put(s.tokens[layer]);
     for (int head = 0; head < stages.shape.kv_heads; ++head) s.retention[stages.index(layer, head)]->save(to);
     RowWriter rows(to, *stages.storage);
-    if (!s.residual.empty()) s.residual[layer].save(rows);
+    s.residual[layer].save(rows);
     // Every row where its age has it: that is where it will be expected.
-    Tiers* const tiers = stages.placement->tiers();
-    if (tiers) stages.placement->view(id, layer, sequences.stored_units(s, layer, 0));
-    const int64_t streamed = tiers ? tiers->streamed_units(id, layer) : 0;
+    Placement& placement = *stages.placement;
+    if (placement.has_tiers()) placement.view(id, layer, sequences.stored_units(s, layer, 0));
+    const int64_t streamed = placement.streamed_units(id, layer);
     to.put(streamed);
-    if (tiers)
-      tiers->stream(layer, {&id, 1}, [&](size_t, const Piece& piece) { write_piece(to, stages, piece); });
+    placement.stream(layer, {&id, 1}, [&](size_t, const Piece& piece) { write_piece(to, stages, piece); });
     for (int head = 0; head < stages.placed_heads(); ++head) {
       for_each_unit(stages, id, layer, head, streamed, sequences.stored_units(s, layer, head),
                     [&](const std::byte* data, size_t bytes) { rows.write(data, bytes); });

@@ -164,6 +164,11 @@ class Parser {
 
   const Parameter& parameter(const Entry& entry, std::vector<std::string_view>& given) {
     const std::string_view key = peek_name();
+    const bool is_named = text_.substr(at_ + key.size()).starts_with('=');
+    if (given.empty() && !is_named && !entry.parameters.empty() && entry.parameters.front().is_first) {
+      given.push_back(entry.parameters.front().name);
+      return entry.parameters.front();
+    }
     std::vector<std::string_view> keys;
     for (const Parameter& p : entry.parameters) keys.push_back(p.name);
     const auto found = std::find(keys.begin(), keys.end(), key);
@@ -185,7 +190,7 @@ class Parser {
   std::string side() {
     const std::string_view name = peek_name();
     const Entry* found = find(kCodecs, name);
-    const auto is_side = [](const Parameter& p) { return p.kind == Parameter::Kind::kCodec; };
+    const auto is_side = [](const Parameter& p) { return p.kind == Parameter::Kind::kCodec || p.is_first; };
     if (found && std::ranges::any_of(found->parameters, is_side))
       fail("no side of a split takes " + quoted(name));
     const Entry& codec = entry(kCodecs, "codec");
@@ -210,7 +215,9 @@ class Parser {
       return checked;
     }
     if (p.kind == Parameter::Kind::kChoice) {
-      if (std::find(p.choices.begin(), p.choices.end(), text) == p.choices.end()) fail(wants);
+      if (std::find(p.choices.begin(), p.choices.end(), text) == p.choices.end())
+        checked = p.max > 0 ? number(p, text) : "";
+      if (checked.empty()) fail(wants);
     } else if (p.kind != Parameter::Kind::kText) {
       checked = number(p, text);
       if (checked.empty()) fail(wants);
@@ -258,7 +265,9 @@ std::string print_stage(const Stage& stage, const Entry& entry) {
   for (const Parameter& p : entry.parameters) {
     const std::string& value = stage.values.at(std::string(p.name));
     if (value == p.fallback) continue;
-    arguments += (arguments.empty() ? "" : ",") + std::string(p.name) + "=" + value;
+    arguments += arguments.empty() ? "" : ",";
+    arguments +=
+        p.is_first && value.find('=') == std::string::npos ? value : std::string(p.name) + "=" + value;
   }
   return stage.name + (arguments.empty() ? "" : "(" + arguments + ")");
 }
@@ -308,7 +317,11 @@ void fail_in_spec(std::string_view text, size_t at, const std::string& what) {
 
 const PlacementEntry& placement_of(const Spec& spec) { return checked_find(kPlacements, spec.placement); }
 const CodecEntry& codec_of(const Spec& spec) { return checked_find(kCodecs, spec.codec); }
-const RetentionEntry& retention_of(const Spec& spec) { return checked_find(kRetentions, spec.retention); }
+const RetentionEntry& retention_of(const Spec& spec) {
+  const RetentionEntry& entry = checked_find(kRetentions, spec.retention);
+  const RetentionEntry* other = entry.with_other_traits ? entry.with_other_traits(spec.retention) : nullptr;
+  return other ? *other : entry;
+}
 const SelectionEntry& selection_of(const Spec& spec) { return checked_find(kSelections, spec.selection); }
 
 Spec default_spec() {

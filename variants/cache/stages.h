@@ -46,6 +46,7 @@ struct Stages {
   const SelectionEntry& selection;
   const Codec codec;
   const UnitLayout unit;
+  const UnitRing ring;
   std::unique_ptr<Placement> placement;
   std::optional<RotatedRows> rotated;    // positions=cache
   std::optional<HadamardRows> hadamard;  // rotate=hadamard, turbo

@@ -23,6 +23,14 @@ enum class Rotation : uint8_t {
   kRandom,  // random signs of the channels, then the Hadamard transform: no input is adversarial
 };
 
+// The rows of a sequence as they are encoded: in units, behind the first ones, which stay raw for good, and before the
+// newest, which wait raw.
+struct RowUnits {
+  int64_t rows = 1, first = 0, waiting = 0;  // of a unit; the first; the newest, at least, in whole units
+  // Units that are encoded once there are so many rows.
+  int64_t encoded(int64_t all) const { return std::max<int64_t>(0, all - first - waiting) / rows; }
+};
+
 struct Codec {
   Encoding k, v;
   // Rows that move to the encoded part at once, where that is more than the groups of K and V ask for.
@@ -49,6 +57,9 @@ struct Codec {
   std::shared_ptr<const Codebooks> k_books = {}, v_books = {};
   // Files of learned codebooks that are not here: sizes are known without them, and nothing else is.
   std::string k_absent = {}, v_absent = {};
+  // A user's functions, "FILE:ENCODE+DECODE": rows are stored as `k` and `v` say once they have gone through both, and the bytes
+  // between are counted (Memory::count_codes). Empty: none.
+  std::string function = {};
   // The model's numbers of the cache's layers; empty: the same.
   std::vector<int> layers = {};
 
@@ -58,9 +69,14 @@ struct Codec {
   bool learned() const { return learned_keys() || v_books || !v_absent.empty(); }
   // Throws what read_codebooks() throws where a file is not here.
   void require_codebooks() const;
+  bool is_raw() const { return k == Encoding{} && v == Encoding{} && function.empty(); }
   bool rotates() const { return k_rotation != Rotation::kNone || v_rotation != Rotation::kNone; }
   // Rows that are encoded and moved together.
   int64_t unit_rows() const { return std::max<int64_t>({k.group, v.group, rows_together, mean_rows}); }
+  RowUnits units() const {
+    const int64_t rows = unit_rows();
+    return {rows, first, (residual + rows - 1) / rows * rows};
+  }
 };
 
 }  // namespace kv

@@ -70,7 +70,7 @@ std::string Parameter::range() const {
   if (kind == Kind::kCodec) return "any codec but split, as in kivi(bits=2)";
   std::string all;
   for (const std::string_view choice : choices) all += (all.empty() ? "" : "|") + std::string(choice);
-  return all;
+  return max > 0 ? all + "|" + std::to_string(min) + "…" + std::to_string(max) : all;
 }
 
 std::vector<std::string> Parameter::trial_values() const {

@@ -14,6 +14,7 @@
 #include "variants/core/placement.h"
 #include "variants/core/retention.h"
 #include "variants/core/selection.h"
+#include "variants/core/unit_ring.h"
 
 namespace kv {
 
@@ -52,6 +53,8 @@ struct Parameter {
   bool is_capacity = false;
   // K and V have it together: no side of a split has it alone.
   bool is_of_both_sides = false;
+  // Its value may stand first, without the name.
+  bool is_first = false;
 
   static Parameter integer(std::string_view name, std::string_view fallback, int64_t min, int64_t max,
                            std::vector<int64_t> trials, std::string_view help) {
@@ -81,6 +84,19 @@ struct Parameter {
   Parameter of_capacity() const {
     Parameter copy = *this;
     copy.is_capacity = true;
+    return copy;
+  }
+  // A choice that may be a number instead.
+  Parameter or_number(int64_t least, int64_t most, std::vector<int64_t> some) const {
+    Parameter copy = *this;
+    copy.min = least;
+    copy.max = most;
+    copy.trials = std::move(some);
+    return copy;
+  }
+  Parameter as_first() const {
+    Parameter copy = *this;
+    copy.is_first = true;
     return copy;
   }
   Parameter of_both_sides() const {
@@ -128,6 +144,7 @@ struct PoolSettings {
   int64_t block_rows = 1;
   int64_t blocks = 0;          // 0: enough for every sequence at its longest
   int64_t segment_blocks = 0;  // blocks that come and go together; 0: all are there from the start
+  bool shuffled = false;       // free blocks are used in no order
 };
 
 // The tiers of a placement: rows move on in pieces, once all rows of a piece are older than the newest `hot_rows` (to the
@@ -149,15 +166,23 @@ struct TierTraits {
   TierSettings (*settings)(const Stage& stage);
   // The closed form by tier. PlacementTraits::layer_bytes counts the warm bytes as well.
   OuterTiers (*layer_tiers)(const Stage& stage, const PlacementContext& context, int64_t used);
-  // The codecs of the warm tier and of the file.
-  std::array<Codec, 2> (*codecs)(const Stage& stage, const Codec& of_cache);
 };
 
 // How attention reads rows: where they are stored, from one copy of all rows, or from a copy for every query head.
 enum class ReadMode { kInPlace, kCopy, kRepeat };
 
+class Placement;
+struct PlacementTraits;
+std::unique_ptr<Placement> make_placement(const PlacementTraits& traits, const Stage& stage,
+                                          const PlacementContext& context);
+
+// The default is one segment that has room for all rows from the start.
 struct PlacementTraits {
-  std::unique_ptr<Placement> (*make)(const Stage& stage, const PlacementContext& context);
+  // Rows of a segment: lists grow by whole segments, which forks and prefixes share. Null: a list is one segment, of which a
+  // fork gets a copy.
+  int64_t (*segment_rows)(const Stage& stage) = nullptr;
+  // Units that one segment has room for while it holds so many. Null: all that there can be.
+  int64_t (*capacity)(const Stage& stage, int64_t units) = nullptr;
   // The closed forms that the ledger is compared with, payload and metadata together. layer_bytes: one layer of one
   // sequence with `used` units in use. shared_bytes: all layers and sequences together, besides; used[i] units are in use
   // in every layer of sequence i (or [sequences, heads] where heads are placed one by one), and none has gone.
@@ -171,13 +196,15 @@ struct PlacementTraits {
   void (*set_pool_blocks)(Stage& stage, int64_t blocks) = nullptr;  // with `pool`
   const TierTraits* tiers = nullptr;
   ReadMode (*read)(const Stage& stage) = nullptr;  // null: in place
-  bool shares_blocks = false;                      // sequences can share blocks of equal rows
-  // Rows that memory is taken by; 1 where the amount does not depend on them. Null: no fixed number.
+  // Rows that one segment grows by; 1 where it does not depend on them. Null: no fixed number.
   int64_t (*grain_rows)(const Stage& stage) = nullptr;
+  // Another only in tests.
+  decltype(&make_placement) make = make_placement;
 };
 
 struct PlacementEntry : Entry, PlacementTraits {
   ReadMode read_mode(const Stage& stage) const { return read ? read(stage) : ReadMode::kInPlace; }
+  bool shares_blocks() const { return segment_rows != nullptr; }
 };
 
 struct CodecTraits {
@@ -193,6 +220,7 @@ struct CodecEntry : Entry, CodecTraits {};
 struct SequenceLengths {
   int64_t max_tokens, tokens, prompt = 0;
   int head = 0, heads = 0;
+  RowUnits units = {};  // of the codec
 };
 
 struct RetentionTraits {
@@ -218,12 +246,21 @@ struct RetentionTraits {
   // Not null where heads trade rows: rows that they trade at a time. All heads together keep the same number, and `slots`
   // is the mean.
   int64_t (*traded_rows)(const Stage& stage) = nullptr;
+  // Not null where heads [kv_heads] share one budget: settles how many rows each keeps, once all have observed or been
+  // shown a slice.
+  void (*settle)(std::span<const std::unique_ptr<Retention>> heads) = nullptr;
   // Not null where layers differ: the retention of layer `layer` of the `layers` that keep rows.
   Stage (*of_layer)(const Stage& stage, int layer, int layers, int64_t max_tokens) = nullptr;
+  // Not null where the oldest tokens go, so that a codec's units can go whole.
+  UnitRing (*ring)(const Stage& stage, int64_t max_tokens, const RowUnits& units) = nullptr;
   // The first tokens whose slots stay theirs for good. Null: none where tokens are dropped.
   int64_t (*sinks)(const Stage& stage) = nullptr;
   // True where keys are stored before RoPE and rotated by their cache positions when they are read. Null: never.
   bool (*rotates_at_read)(const Stage& stage) = nullptr;
+  // The user's function that it calls, "FILE:FUNCTION": nothing of it is timed. Null: none.
+  std::string (*function)(const Stage& stage) = nullptr;
+  // An entry of other traits for such a stage, or null. Null: the traits are every stage's.
+  const RetentionEntry* (*with_other_traits)(const Stage& stage) = nullptr;
 };
 
 struct RetentionEntry : Entry, RetentionTraits {};
@@ -253,10 +290,6 @@ struct SelectionEntry : Entry, SelectionTraits {
 };
 
 // The `make` of an entry whose state is a T, made of stage and context.
-template <class T>
-std::unique_ptr<Placement> make_placement(const Stage& stage, const PlacementContext& context) {
-  return std::make_unique<T>(stage, context);
-}
 template <class T>
 std::unique_ptr<Retention> make_retention(const Stage& stage, const RetentionContext& context) {
   return std::make_unique<T>(stage, context);

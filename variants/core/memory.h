@@ -77,6 +77,10 @@ class Memory {
   virtual void count_disk(int64_t bytes) noexcept = 0;
   // One request has read these bytes of it, in so many seconds. From any thread.
   virtual void count_disk_read(int64_t bytes, double seconds) noexcept = 0;
+  // A user's function has run for so many seconds. From any thread.
+  virtual void count_call(double /*seconds*/) noexcept {}
+  // A user's codec has encoded so many values to codes of so many bytes.
+  virtual void count_codes(int64_t /*values*/, int64_t /*bytes*/) noexcept {}
   // Attention has stood still for so many seconds until such a request was done.
   virtual void count_disk_wait(double seconds) noexcept = 0;
 };

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "variants/core/codec.h"
 #include "variants/core/memory.h"
 #include "variants/core/rope.h"
 #include "variants/core/snapshot.h"
@@ -16,11 +16,12 @@
 namespace kv {
 
 struct RetentionContext {
-  int64_t max_tokens;  // most tokens it will be given
-  int head;            // layer * kv_heads + kv head, so that random choices differ from head to head
-  int kv_heads;        // a layer's
-  const Rope* rope;    // by which queries and keys were rotated before they came, if they were
-  Memory* memory;      // for metadata of slots (scores, token ids), as kMetadata
+  int64_t max_tokens;   // most tokens it will be given
+  int head;             // layer * kv_heads + kv head, so that random choices differ from head to head
+  int kv_heads;         // a layer's
+  const Rope* rope;     // by which queries and keys were rotated before they came, if they were
+  Memory* memory;       // for metadata of slots (scores, token ids), as kMetadata
+  RowUnits units = {};  // of the codec
 };
 
 // A run of a step's tokens that may be stored whole before its queries attend.
@@ -50,7 +51,7 @@ class Retention {
   virtual std::unique_ptr<Retention> clone() const = 0;
 
   // The slot of the next token (they come in order, from 0), whose key is `key` [head_dim], before any codec.
-  // A slot that was in use loses its token. May be kChosenByTable.
+  // A slot that was in use loses its token. May be kChosenByTable. Where tokens wait raw, the one they get later.
   virtual int64_t admit(std::span<const float> key) = 0;
   // Slots in use are 0 … slots()-1.
   virtual int64_t slots() const = 0;
@@ -70,7 +71,8 @@ class Retention {
     for (const auto& [token, slot] : tokens) order.push_back(slot);
     return order;
   }
-  // Slots in use once `tokens` have been admitted (at least as many as now). Never shrinks as tokens grow.
+  // Slots in use once `tokens` have been admitted (at least as many as now). As tokens grow it shrinks by a codec's raw
+  // rows alone, when a unit of them takes another's place.
   virtual int64_t slots_after(int64_t tokens) const = 0;
 
   // The first slice of a step's `remaining` (>= 1) tokens: 1 token, or several that all take new slots in
@@ -85,9 +87,6 @@ class Retention {
   virtual void observe(std::span<const float> /*weights*/) {}
   // The slice's own rows, once it has attended.
   virtual void show(const SliceRows& /*rows*/) {}
-  // Called of a layer's first head, once all have observed or been shown: heads [kv_heads] that share one budget settle
-  // how many rows each keeps.
-  virtual void settle(std::span<const std::unique_ptr<Retention>> /*heads*/) {}
   // Called then. If not empty: the slots to keep, ascending, which become slots 0, 1, …; all heads of a layer
   // keep the same number, unless the entry says that they are ragged.
   virtual std::vector<int64_t> compact() { return {}; }
@@ -95,13 +94,9 @@ class Retention {
   // The fewest tokens that truncate() goes back to: 0, or more where later tokens have overwritten earlier ones. The entry
   // says why (`irreversible`).
   virtual int64_t earliest() const { return 0; }
-  // Forgets all but the first `tokens` (earliest() … as many as now): the state is then the one after so many.
+  // Forgets all but the first `tokens` (earliest() … as many as now): the state is then the one after so many. One that
+  // keeps every token goes on to more as well, whose rows are there already.
   virtual void truncate(int64_t tokens) = 0;
-
-  // Makes a fresh state one of `tokens` tokens, whose rows are there already. For policies that keep every token.
-  virtual void adopt(int64_t /*tokens*/) {
-    throw std::logic_error("only a retention that keeps all adopts rows");
-  }
 
   // The state between two steps, and back into a fresh one of the same settings.
   virtual void save(Writer& to) const = 0;

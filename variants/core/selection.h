@@ -43,10 +43,6 @@ class Selection {
  public:
   virtual ~Selection() = default;
   virtual std::unique_ptr<Selection> clone() const = 0;
-  // For oldest rows that are streamed: the number of rows whose metadata it has. It is shown the others before it chooses.
-  // `rows`: the end of the shown spans.
-  virtual int64_t known_rows() const { return INT64_MAX; }
-  virtual void show(std::span<const Span> /*spans*/, int64_t /*rows*/) {}
   // The rows that the newest token's queries read: at least one, ascending, and apart from each other.
   virtual std::vector<RowRange> choose(const SelectionInput& in) = 0;
   // Rows from `rows` on have gone, and others may come in their place.

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -21,13 +20,27 @@ struct EvictionRule {
   bool newest_query = false;  // a score is the weight from the newest query alone, not the sum over all
 };
 
+// A table that a device keeps, as its kernels are given it (kernels/cuda/attention/evict.h).
+struct DeviceScores {
+  int32_t* token;  // [budget] of the device
+  float* score;    // [budget] of the device
+  int32_t budget, recent;
+  bool newest_query;  // see EvictionRule
+};
+
 class SlotTable {
  public:
-  virtual ~SlotTable() = default;
+  // Not initialised where the host keeps it. `rule` is for scores of attention.
+  SlotTable(Memory& memory, int64_t slots, SlotScores scores, const EvictionRule& rule);
+  SlotTable(const SlotTable& other);
   SlotTable& operator=(const SlotTable&) = delete;
-  virtual std::unique_ptr<SlotTable> clone() const = 0;
+
   // True where attention adds to the scores where they lie, and the slot to overwrite is chosen there.
-  virtual bool chooses() const { return false; }
+  bool chooses() const { return chooses_; }
+  DeviceScores device() const {
+    return {tokens(), scores(), static_cast<int32_t>(slots_), static_cast<int32_t>(rule_.recent),
+            rule_.newest_query};
+  }
 
   // The table itself; the host reads it where the table does not choose.
   int32_t* tokens() const { return reinterpret_cast<int32_t*>(block_.data()); }       // [slots]
@@ -42,17 +55,9 @@ class SlotTable {
   // Bytes of a table of so many slots.
   static int64_t bytes(int64_t slots, SlotScores scores);
 
- protected:
-  SlotTable(Memory& memory, int64_t slots, Block block)
-      : memory_(memory), slots_(slots), block_(std::move(block)) {}
-  // The same entries in another block.
-  SlotTable(const SlotTable& other, Block block);
-
-  virtual void copy(void* to, const void* from, size_t bytes) const = 0;
-  Memory& memory() const { return memory_; }
-  size_t size() const { return block_.size(); }
-
  private:
+  Block new_block(size_t bytes) const;
+  void copy(void* to, const void* from, size_t bytes) const;
   template <class T>
   std::vector<T> read(const T* from, int64_t count) const {
     std::vector<T> numbers(static_cast<size_t>(count));
@@ -66,12 +71,9 @@ class SlotTable {
 
   Memory& memory_;
   const int64_t slots_;
+  const EvictionRule rule_;
+  const bool chooses_;
   Block block_;  // i32 [slots] token ids, then f32 [slots] scores; counted as metadata
 };
-
-// A table where scores of this kind are computed (variants/storage/storage.cc makes it). `rule` is for scores of
-// attention.
-std::unique_ptr<SlotTable> make_slot_table(Memory& memory, int64_t slots, SlotScores scores,
-                                           const EvictionRule& rule);
 
 }  // namespace kv

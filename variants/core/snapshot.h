@@ -23,7 +23,7 @@ class Writer {
   template <class T>
   void put(std::span<const T> values) {
     static_assert(std::is_arithmetic_v<T>, "padding would make equal states differ");
-    write(reinterpret_cast<const std::byte*>(values.data()), values.size_bytes());
+    if (!values.empty()) write(reinterpret_cast<const std::byte*>(values.data()), values.size_bytes());
   }
   template <class T>
   void put(T value) {
@@ -42,7 +42,7 @@ class Reader {
   template <class T>
   void get(std::span<T> values) {
     static_assert(std::is_arithmetic_v<T>);
-    read(reinterpret_cast<std::byte*>(values.data()), values.size_bytes());
+    if (!values.empty()) read(reinterpret_cast<std::byte*>(values.data()), values.size_bytes());
   }
   template <class T>
   T get() {

@@ -3,10 +3,8 @@
 // head-major, the used part of each head is a prefix that attention reads in place (`read=view`). `read=copy`
 // slices that part into a fresh buffer before every read, as a tensor library must whose slices own their memory:
 // the copies that growth by a factor saved come back, O(T^2) of them.
-#include <algorithm>
-
 #include "variants/list.h"
-#include "variants/placement/planes.h"
+#include "variants/placement/read_copies.h"
 
 namespace kv::placement {
 namespace {
@@ -20,25 +18,6 @@ int64_t capacity_for(const Stage& stage, int64_t units) {
   return capacity;
 }
 
-class Doubling : public PlanesPlacement {
- public:
-  Doubling(const Stage& stage, const PlacementContext& context)
-      : PlanesPlacement(stage, context), stage_(stage) {}
-
-  void trim(int sequence, int layer, int64_t, int64_t units) override {
-    shrink(sequence, layer, units, capacity_for(stage_, units));
-  }
-
- protected:
-  void grow(int sequence, int layer, int64_t used, int64_t units) override {
-    if (units <= planes(sequence, layer).capacity()) return;
-    regrow(sequence, layer, used, capacity_for(stage_, units));
-  }
-
- private:
-  const Stage stage_;
-};
-
 }  // namespace
 
 const PlacementEntry doubling{
@@ -48,7 +27,7 @@ const PlacementEntry doubling{
      .parameters = {ReadCopies::parameter({"view", "copy", "repeat"}), layout_parameter(),
                     Parameter::decimal("factor", "2", 150, 400, {150, 300},
                                        "by which capacity grows when it is used up")}},
-    {.make = make_placement<Doubling>,
+    {.capacity = capacity_for,
      .layer_bytes = [](const Stage& stage, const PlacementContext& context,
                        int64_t used) { return planes_bytes(context, capacity_for(stage, used)); },
      .read = ReadCopies::mode}};

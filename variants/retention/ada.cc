@@ -27,13 +27,13 @@ class Ada : public VotedCut {
       : VotedCut(stage, context), step_(traded_rows(stage)), floor_hundredths_(stage.hundredths("floor")) {}
   std::unique_ptr<Retention> clone() const override { return std::make_unique<Ada>(*this); }
 
-  void settle(std::span<const std::unique_ptr<Retention>> heads) override {
+  static void settle(std::span<const std::unique_ptr<Retention>> heads) {
     std::vector<Ada*> all;
     for (const auto& head : heads) all.push_back(static_cast<Ada*>(head.get()));
-    const std::vector<int64_t> rows = rows_of(all);
+    const std::vector<int64_t> rows = all.front()->rows_of(all);
     for (Ada* head : all) head->free_ids();
     for (size_t i = 0; i < all.size(); ++i) {
-      all[i]->take_ids(rows[i] + budget() - voted_rows());
+      all[i]->take_ids(rows[i] + all[i]->budget() - all[i]->voted_rows());
       all[i]->keep_most_voted(all[i]->votes_, rows[i]);
       all[i]->votes_ = {};
     }
@@ -102,6 +102,6 @@ const RetentionEntry ada = prompt_cut_entry<Ada, Voting>(
      .source = "Ada-KV, Feng et al. 2024 (arXiv:2407.11550); its code lets each query head vote, takes the "
                "largest of neighbouring votes, and has no step",
      .parameters = ada_parameters()},
-    {.ragged = true, .traded_rows = traded_rows});
+    {.ragged = true, .traded_rows = traded_rows, .settle = Ada::settle});
 
 }  // namespace kv::retention

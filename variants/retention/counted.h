@@ -26,7 +26,6 @@ class KeepsAll : public Counted {
   int64_t admit(std::span<const float>) final { return count_++; }
   int64_t token_at(int64_t slot) const final { return slot; }
   int64_t slots_after(int64_t tokens) const final { return tokens; }
-  void adopt(int64_t tokens) final { count_ = tokens; }
 };
 
 }  // namespace kv

@@ -38,7 +38,8 @@ int64_t streaming_rows(const Stage& stage, int64_t max_tokens) {
 std::unique_ptr<Retention> make_duo(const Stage& stage, const RetentionContext& context) {
   if (stage.names_head("retrieval", context.head % context.kv_heads, context.kv_heads))
     return std::make_unique<RetrievalHead>(streaming_rows(stage, context.max_tokens));
-  return std::make_unique<Window>(stage.rows("recent", context.max_tokens), stage.integer("sinks"));
+  return std::make_unique<Window>(
+      UnitRing(context.units, stage.integer("sinks"), stage.rows("recent", context.max_tokens)));
 }
 int64_t duo_slots(const Stage& stage, const SequenceLengths& lengths) {
   if (lengths.heads == 0 || stage.names_head("retrieval", lengths.head, lengths.heads)) return lengths.tokens;

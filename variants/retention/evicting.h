@@ -25,17 +25,17 @@ class Evicting : public Retention {
   int64_t admit(std::span<const float> key) final;
   int64_t slots() const final { return slots_after(count_); }
   int64_t token_at(int64_t slot) const final {
-    return table_->chooses() ? tokens_by_slot()[static_cast<size_t>(slot)]
-                             : tokens()[static_cast<size_t>(slot)];
+    return table_.chooses() ? tokens_by_slot()[static_cast<size_t>(slot)]
+                            : tokens()[static_cast<size_t>(slot)];
   }
   std::vector<int64_t> tokens_by_slot() const final;
   int64_t slots_after(int64_t tokens) const final { return tokens < budget_ ? tokens : budget_; }
   Slice next(int64_t remaining) override;
-  const SlotTable* choosing_table() const final { return table_->chooses() ? table_.get() : nullptr; }
+  const SlotTable* choosing_table() const final { return table_.chooses() ? &table_ : nullptr; }
   int64_t earliest() const override { return count_ > budget_ ? count_ : 0; }
   void truncate(int64_t tokens) override { count_ = tokens; }
-  void save(Writer& to) const final;
-  bool load(Reader& from, int64_t tokens) final;
+  void save(Writer& to) const override;
+  bool load(Reader& from, int64_t tokens) override;
 
   // The rows that a stage keeps. A policy with other parameters hides it.
   static int64_t budget_of(const Stage& stage, int64_t max_tokens) {
@@ -53,21 +53,21 @@ class Evicting : public Retention {
   virtual float first_score(std::span<const float> /*key*/) const { return 0.0f; }
 
   // Resets the scores of the slots in use to 0.
-  void clear_scores() { table_->write_scores(std::vector<float>(static_cast<size_t>(slots()), 0.0f)); }
+  void clear_scores() { table_.write_scores(std::vector<float>(static_cast<size_t>(slots()), 0.0f)); }
 
   int64_t budget() const { return budget_; }
   // Tokens admitted, which is the number of the next one.
   int64_t count() const { return count_; }
   // The table, where it does not choose.
-  std::span<const int32_t> tokens() const { return {table_->tokens(), static_cast<size_t>(slots())}; }
-  std::span<const float> scores() const { return {table_->scores(), static_cast<size_t>(slots())}; }
-  std::span<float> scores() { return {table_->scores(), static_cast<size_t>(slots())}; }
+  std::span<const int32_t> tokens() const { return {table_.tokens(), static_cast<size_t>(slots())}; }
+  std::span<const float> scores() const { return {table_.scores(), static_cast<size_t>(slots())}; }
+  std::span<float> scores() { return {table_.scores(), static_cast<size_t>(slots())}; }
 
  private:
   int64_t budget_;
   int64_t count_ = 0;
   bool scored_;
-  std::unique_ptr<SlotTable> table_;  // `budget` slots
+  SlotTable table_;  // `budget` slots
 };
 
 inline Parameter budget_parameter() {

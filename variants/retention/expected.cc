@@ -17,7 +17,6 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
-#include <stdexcept>
 
 #include "variants/core/rope.h"
 #include "variants/list.h"
@@ -27,19 +26,6 @@ namespace kv::retention {
 namespace {
 
 using Doubles = std::vector<double>;
-
-struct Settings {
-  int64_t budget, sinks, future;
-  Settings(const Stage& stage, int64_t max_tokens)
-      : budget(stage.rows("budget", max_tokens)),
-        sinks(stage.integer("sinks")),
-        future(stage.integer("future")) {
-    if (budget <= sinks) {
-      throw std::invalid_argument("expected: budget (" + std::to_string(budget) +
-                                  " rows) must be larger than sinks (" + std::to_string(sinks) + ")");
-    }
-  }
-};
 
 // Rotates pairs of channels, each by a complex factor [head_dim / 2].
 class PairRotation {
@@ -80,46 +66,34 @@ struct Moments {
   Doubles covariance;  // [head_dim, head_dim]
 };
 
-class Expected : public PromptCut {
+class Expected : public ScoredCut<Expected> {
  public:
   Expected(const Stage& stage, const RetentionContext& context)
-      : PromptCut(Settings(stage, context.max_tokens).budget, context),
-        settings_(stage, context.max_tokens),
+      : ScoredCut(stage, context),
+        sinks_(parameter("sinks")),
+        future_(parameter("future")),
         rope_(context.rope) {}
-  std::unique_ptr<Retention> clone() const override { return std::make_unique<Expected>(*this); }
-
-  Slice next(int64_t remaining) override {
-    const int64_t tokens = find_prompt(remaining);
-    return {.tokens = remaining, .shown = tokens > 0 && count() == 0};
-  }
-
-  void show(const SliceRows& rows) override {
-    Doubles scores(static_cast<size_t>(rows.n - settings_.sinks));
-    for (int h = 0; h < rows.group; ++h) add_expected_weights(rows, moments(rows, h), scores);
-    for (int64_t i = 0; i < std::ssize(scores); ++i) {
-      const float* v = rows.v + (i + settings_.sinks) * rows.head_dim;
-      double squares = 0.0;
-      for (int x = 0; x < rows.value_dim; ++x) squares += double{v[x]} * v[x];
-      scores[i] *= std::sqrt(squares);
-    }
-    std::vector<int64_t> tokens(static_cast<size_t>(settings_.sinks));
-    for (int64_t i = 0; i < settings_.sinks; ++i) tokens[i] = i;
-    for (const int64_t at : largest(std::span<const double>(scores), budget() - settings_.sinks))
-      tokens.push_back(at + settings_.sinks);
-    keep(std::move(tokens));
-  }
 
  private:
+  Doubles score(const SliceRows& rows) const override {
+    Doubles scores(static_cast<size_t>(rows.n - sinks_));
+    for (int h = 0; h < rows.group; ++h) add_expected_weights(rows, moments(rows, h), scores);
+    for (int64_t i = 0; i < std::ssize(scores); ++i)
+      scores[i] *= std::sqrt(squared_norm(rows.v + (i + sinks_) * rows.head_dim, rows.value_dim));
+    scores.insert(scores.begin(), static_cast<size_t>(sinks_), INFINITY);
+    return scores;
+  }
+
   Moments moments(const SliceRows& rows, int query_head) const {
-    const int64_t d = rows.head_dim, n = rows.n - settings_.sinks;
+    const int64_t d = rows.head_dim, n = rows.n - sinks_;
     const PairRotation rotation(*rope_, rows.head_dim);
     Moments m{Doubles(static_cast<size_t>(d)), Doubles(static_cast<size_t>(d * d))};
     Doubles queries(static_cast<size_t>(n * d));
     for (int64_t i = 0; i < n; ++i) {
-      const int64_t token = i + settings_.sinks;
+      const int64_t token = i + sinks_;
       double* q = queries.data() + i * d;
       std::copy_n(rows.q + (query_head * rows.n + token) * d, d, q);
-      if (settings_.future > 0) {
+      if (future_ > 0) {
         std::vector<std::complex<double>> back = rotation.mean(token, 1);
         for (std::complex<double>& factor : back) factor = 1.0 / factor;
         rotation.apply(back, q, 1);
@@ -133,8 +107,8 @@ class Expected : public PromptCut {
         for (int64_t y = 0; y < d; ++y) m.covariance[x * d + y] += q[x] * q[y] / static_cast<double>(n);
       }
     }
-    if (settings_.future > 0) {
-      const auto coming = rotation.mean(rows.n, settings_.future);
+    if (future_ > 0) {
+      const auto coming = rotation.mean(rows.n, future_);
       rotation.apply(coming, m.mean.data(), 1);
       for (int64_t x = 0; x < d; ++x) rotation.apply(coming, m.covariance.data() + x * d, 1);
       for (int64_t x = 0; x < d; ++x) rotation.apply(coming, m.covariance.data() + x, d);
@@ -147,7 +121,7 @@ class Expected : public PromptCut {
     const int64_t d = rows.head_dim;
     Doubles logits;
     for (int64_t i = 0; i < std::ssize(to); ++i) {
-      const float* k = rows.k + (i + settings_.sinks) * d;
+      const float* k = rows.k + (i + sinks_) * d;
       double linear = 0.0, square = 0.0;
       for (int64_t x = 0; x < d; ++x) {
         double row = 0.0;
@@ -163,19 +137,18 @@ class Expected : public PromptCut {
     for (int64_t i = 0; i < std::ssize(to); ++i) to[i] += logits[i] / sum / rows.group;
   }
 
-  Settings settings_;
+  int64_t sinks_, future_;
   const Rope* rope_;
 };
 
 }  // namespace
 
-const RetentionEntry expected = prompt_cut_entry<Expected, Settings>(
+const RetentionEntry expected = prompt_cut_entry<Expected, CutSettings>(
     {.name = "expected",
      .help = "cuts a long prompt down to what queries like its own are expected to attend to",
      .source = "Expected Attention, Devoto et al. 2025 (arXiv:2510.00636); its code has future=512",
      .parameters = {
-         Parameter::rows("budget", "256", {48}, "rows that the prompt is cut down to"),
-         Parameter::integer("sinks", "4", 0, 1024, {}, "first tokens, which stay; `budget` counts them"),
+         cut_budget_parameter(), cut_sinks_parameter(),
          Parameter::integer("future", "0", 0, 65536, {},
                             "coming positions that RoPE is averaged over; 0: rows without RoPE")}});
 

@@ -79,6 +79,7 @@ void PromptCut::take_ids(int64_t rows) {
 }
 
 std::vector<int64_t> PromptCut::compact() {
+  if (keep_.empty()) return {};  // amid a prompt
   std::copy(keep_.begin(), keep_.end(), kept());
   dropped_ = prompt_ - std::ssize(keep_);
   return std::exchange(keep_, {});
@@ -105,6 +106,20 @@ bool PromptCut::load(Reader& from, int64_t tokens) {
   return kept_tokens.front() >= 0 && kept_tokens.back() < prompt_ &&
          std::adjacent_find(kept_tokens.begin(), kept_tokens.end(), std::greater_equal<>()) ==
              kept_tokens.end();
+}
+
+CutSettings::CutSettings(const Stage& stage, int64_t max_tokens) : budget(stage.rows("budget", max_tokens)) {
+  const int64_t sinks = stage.values.contains("sinks") ? stage.integer("sinks") : 0;
+  if (budget <= sinks)
+    throw std::invalid_argument(stage.name + ": budget (" + std::to_string(budget) +
+                                " rows) must be larger than sinks (" + std::to_string(sinks) + ")");
+}
+
+Parameter cut_budget_parameter() {
+  return Parameter::rows("budget", "256", {48}, "rows that the prompt is cut down to");
+}
+Parameter cut_sinks_parameter() {
+  return Parameter::integer("sinks", "4", 0, 1024, {}, "first tokens, which stay; `budget` counts them");
 }
 
 Voting::Voting(const Stage& stage, int64_t max_tokens)

@@ -19,6 +19,9 @@ namespace kv {
 // The `count` places of the largest values, in ascending order; of equal values the first.
 std::vector<int64_t> largest(std::span<const double> values, int64_t count);
 std::vector<int64_t> largest(std::span<const float> values, int64_t count);
+inline std::vector<int64_t> largest(const std::vector<double>& values, int64_t count) {
+  return largest(std::span<const double>(values), count);
+}
 
 class PromptCut : public Retention {
  public:
@@ -87,6 +90,45 @@ RetentionEntry prompt_cut_entry(Entry about, RetentionTraits traits = {}) {
   traits.irreversible = "a prompt that was cut stays cut";
   return {std::move(about), traits};
 }
+
+// Policies that score the rows of a prompt once it has attended: those of the largest scores stay, of equal ones the
+// earliest.
+template <class Policy>
+class ScoredCut : public PromptCut {
+ public:
+  ScoredCut(const Stage& stage, const RetentionContext& context)
+      : PromptCut(stage.rows("budget", context.max_tokens), context), stage_(stage) {}
+  std::unique_ptr<Retention> clone() const final {
+    return std::make_unique<Policy>(static_cast<const Policy&>(*this));
+  }
+  Slice next(int64_t remaining) final {
+    const int64_t tokens = find_prompt(remaining);
+    return {.tokens = remaining, .shown = tokens > 0 && count() == 0};
+  }
+  void show(const SliceRows& rows) final { keep(largest(score(rows), budget())); }
+
+ protected:
+  // [rows.n]
+  virtual std::vector<double> score(const SliceRows& rows) const = 0;
+  int64_t parameter(const char* name) const { return stage_.integer(name); }
+
+ private:
+  Stage stage_;
+};
+
+inline double squared_norm(const float* row, int width) {
+  double sum = 0.0;
+  for (int x = 0; x < width; ++x) sum += double{row[x]} * row[x];
+  return sum;
+}
+
+// The settings of such a policy. Throws std::invalid_argument where sinks fill the budget.
+struct CutSettings {
+  int64_t budget;
+  CutSettings(const Stage& stage, int64_t max_tokens);
+};
+Parameter cut_budget_parameter();
+Parameter cut_sinks_parameter();
 
 // Policies by which the last `window` tokens of the prompt vote, and stay: an earlier token's votes are the
 // probabilities that their queries gave it, summed over them and over the head's group of query heads, then summed over

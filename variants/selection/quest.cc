@@ -65,9 +65,6 @@ class Quest : public Selection {
   }
   std::unique_ptr<Selection> clone() const override { return std::make_unique<Quest>(*this); }
 
-  int64_t known_rows() const override { return rows_; }
-  void show(std::span<const Span> spans, int64_t rows) override { take_in(spans, rows); }
-
   std::vector<RowRange> choose(const SelectionInput& in) override {
     take_in(in.spans, in.rows);
     // The larger product of a positive q_d is that with max_d, and of a negative q_d that with min_d.

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <map>
 
-#include "variants/storage/gpu_slot_table.h"
-
 namespace kv {
 namespace {
 
@@ -60,7 +58,7 @@ void GpuAppend::store_slots(const NewRows& in) {
         token_of_slot[slot] = i;
       } else {
         if (!evicting_tasks_.empty() && evicting_tasks_.back().token != in.first) evict_and_encode();
-        evicting_tasks_.push_back({device_scores(policy), slot_runs(in, head, policy.slots()),
+        evicting_tasks_.push_back({policy.choosing_table()->device(), slot_runs(in, head, policy.slots()),
                                    bytes_of(in.k + row), bytes_of(in.v + row), in.first});
       }
     }
@@ -88,18 +86,19 @@ void GpuAppend::store_through_residual(const NewRows& in) {
   const UnitLayout& unit = context_.unit;
   const int64_t d = context_.head_dim;
   ResidualBuffer& residual = *in.residual;
+  const RowUnits of = context_.codec.units();
   for (int64_t i = 0; i < in.n; ++i) {
-    int64_t slot = 0;
+    const int64_t token = in.first + i;
     for (int head = 0; head < context_.kv_heads; ++head) {
       const int64_t row = (head * in.n + i) * d;
-      slot = in.heads[static_cast<size_t>(head)]->admit({in.k + row, static_cast<size_t>(d)});
-      tasks_.push_back({residual.address(head, slot), bytes_of(in.k + row), bytes_of(in.v + row)});
+      in.heads[static_cast<size_t>(head)]->admit({in.k + row, static_cast<size_t>(d)});
+      tasks_.push_back({residual.address(head, token), bytes_of(in.k + row), bytes_of(in.v + row)});
     }
-    const int64_t encoded = ResidualBuffer::encoded_rows(context_.codec, slot + 1);
-    if (encoded == ResidualBuffer::encoded_rows(context_.codec, slot)) continue;
+    const int64_t full = of.encoded(token);
+    if (of.encoded(token + 1) == full) continue;
     for (int head = 0; head < context_.kv_heads; ++head) {
-      const UnitAddress raw = residual.address(head, encoded - unit.rows);
-      full_units_.push_back({context_.placement.at(in.sequence, in.layer, head, encoded / unit.rows - 1),
+      const UnitAddress raw = residual.address(head, of.first + full * unit.rows);
+      full_units_.push_back({context_.placement.at(in.sequence, in.layer, head, residual.place(full)),
                              raw.plane[kKData], raw.plane[kVData]});
     }
     if (i + 1 < in.n) encode_raw_and_full();
@@ -115,36 +114,27 @@ void GpuAppend::encode_raw_and_full() {
 void GpuAppend::encode(std::vector<EncodeTask>& tasks, const UnitLayout& unit, bool half) {
   if (tasks.empty()) return;
   const cuda::Layout layout = append_layout(unit, unit.bytes, 1, context_.head_dim);
-  Upload upload;
   const size_t row_bytes = static_cast<size_t>(unit.rows * context_.head_dim) * sizeof(float);
   std::vector<cuda::Page> pages;
-  std::vector<size_t> rows_at;
-  for (const EncodeTask& task : tasks) {
-    pages.push_back(page_of(task.to));
-    if (half) continue;
-    rows_at.push_back(upload.add(std::span(task.k, row_bytes)));
-    rows_at.push_back(upload.add(std::span(task.v, row_bytes)));
-  }
-  const size_t pages_at = upload.add(std::span<const cuda::Page>(pages));
-  const size_t jobs_at = upload.reserve<cuda::AppendJob>(tasks.size());
-  const std::byte* base = fit(upload.size());
-  std::vector<cuda::AppendJob> jobs;
-  for (size_t i = 0; i < tasks.size(); ++i) {
-    jobs.push_back({.k = half ? tasks[i].k : base + rows_at[2 * i],
-                    .v = half ? tasks[i].v : base + rows_at[2 * i + 1],
-                    .pages = reinterpret_cast<const cuda::Page*>(base + pages_at) + i,
-                    .slots = nullptr,
-                    .first = 0,
-                    .units = 1});
-  }
-  upload.set(jobs_at, std::span<const cuda::AppendJob>(jobs));
-  gpu_.upload(input_.data(), upload.data(), upload.size());
+  for (const EncodeTask& task : tasks) pages.push_back(page_of(task.to));
+  const cuda::AppendJob* jobs = nullptr;
+  upload([&](Upload& to) {
+    const cuda::Page* const page = to.add(pages);
+    const auto rows = [&](const std::byte* at) { return half ? at : to.add(std::span(at, row_bytes)); };
+    std::vector<cuda::AppendJob> all;
+    for (const EncodeTask& task : tasks)
+      all.push_back({.k = rows(task.k),
+                     .v = rows(task.v),
+                     .pages = page + std::ssize(all),
+                     .slots = nullptr,
+                     .first = 0,
+                     .units = 1});
+    jobs = to.add(all);
+  });
   // A grid has at most 65535 blocks on its second axis.
   constexpr size_t kMostJobs = 65535;
-  for (size_t first = 0; first < jobs.size(); first += kMostJobs) {
-    gpu_.append({layout, reinterpret_cast<const cuda::AppendJob*>(base + jobs_at) + first, half},
-                static_cast<int>(std::min(kMostJobs, jobs.size() - first)), 1);
-  }
+  for (size_t first = 0; first < tasks.size(); first += kMostJobs)
+    gpu_.append({layout, jobs + first, half}, static_cast<int>(std::min(kMostJobs, tasks.size() - first)), 1);
   tasks.clear();
 }
 
@@ -153,45 +143,44 @@ void GpuAppend::evict_and_encode() {
   if (evicting_tasks_.empty()) return;
   const SlotRuns& runs = evicting_tasks_.front().slots;
   const cuda::Layout layout = append_layout(context_.unit, runs.distance, runs.units, context_.head_dim);
-  Upload upload;
   const size_t row_bytes = static_cast<size_t>(context_.head_dim) * sizeof(float);
-  std::vector<size_t> k_at, v_at, pages_at;
   std::vector<cuda::ScoredSlots> heads;
-  for (const EvictingTask& task : evicting_tasks_) {
-    std::vector<cuda::Page> pages;
-    for (const UnitAddress& first : task.slots.first) pages.push_back(page_of(first));
-    k_at.push_back(upload.add(std::span(task.k, row_bytes)));
-    v_at.push_back(upload.add(std::span(task.v, row_bytes)));
-    pages_at.push_back(upload.add(std::span<const cuda::Page>(pages)));
-    heads.push_back({task.scores->token, task.scores->score});
-  }
-  const size_t heads_at = upload.add(std::span<const cuda::ScoredSlots>(heads));
-  const size_t slots_at = upload.reserve<int32_t>(heads.size());
-  const size_t jobs_at = upload.reserve<cuda::AppendJob>(heads.size());
-  std::byte* const base = fit(upload.size());
-  int32_t* const slots = reinterpret_cast<int32_t*>(base + slots_at);
-  std::vector<cuda::AppendJob> jobs;
-  for (size_t i = 0; i < heads.size(); ++i) {
-    jobs.push_back({.k = base + k_at[i],
-                    .v = base + v_at[i],
-                    .pages = reinterpret_cast<const cuda::Page*>(base + pages_at[i]),
-                    .slots = slots + i,
-                    .first = 0,
-                    .units = 1});
-  }
-  upload.set(jobs_at, std::span<const cuda::AppendJob>(jobs));
-  gpu_.upload(base, upload.data(), upload.size());
-  const DeviceScores& policy = *evicting_tasks_.front().scores;
+  for (const EvictingTask& task : evicting_tasks_) heads.push_back({task.scores.token, task.scores.score});
+  const cuda::ScoredSlots* scored = nullptr;
+  int32_t* slots = nullptr;
+  const cuda::AppendJob* jobs = nullptr;
+  upload([&](Upload& to) {
+    scored = to.add(heads);
+    slots = to.add_zeros<int32_t>(heads.size());
+    std::vector<cuda::AppendJob> all;
+    for (const EvictingTask& task : evicting_tasks_) {
+      std::vector<cuda::Page> pages;
+      for (const UnitAddress& first : task.slots.first) pages.push_back(page_of(first));
+      all.push_back({.k = to.add(std::span(task.k, row_bytes)),
+                     .v = to.add(std::span(task.v, row_bytes)),
+                     .pages = to.add(pages),
+                     .slots = slots + std::ssize(all),
+                     .first = 0,
+                     .units = 1});
+    }
+    jobs = to.add(all);
+  });
+  const DeviceScores& policy = evicting_tasks_.front().scores;
   const int count = static_cast<int>(heads.size());
-  gpu_.choose_slots({.heads = reinterpret_cast<const cuda::ScoredSlots*>(base + heads_at),
+  gpu_.choose_slots({.heads = scored,
                      .slot = slots,
                      .budget = policy.budget,
                      .recent = policy.recent,
                      .count = static_cast<int32_t>(evicting_tasks_.front().token),
                      .newest_query = policy.newest_query},
                     count);
-  gpu_.append({layout, reinterpret_cast<const cuda::AppendJob*>(base + jobs_at), false}, count, 1);
+  gpu_.append({layout, jobs, false}, count, 1);
   evicting_tasks_.clear();
+}
+
+void GpuAppend::upload(const std::function<void(Upload&)>& fill) {
+  const Upload all = parts_of<Upload>(context_.memory, input_, fill);
+  gpu_.upload(input_.data(), all.data(), all.size());
 }
 
 }  // namespace kv

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/cuda/gpu.h"
-#include "variants/storage/device_scores.h"
+#include "variants/core/slot_table.h"
 #include "variants/storage/gpu_batch.h"
 #include "variants/storage/storage.h"
 
@@ -32,7 +32,7 @@ struct SlotRuns {
 // A head's new token, for which the GPU chooses the slot that is overwritten. k and v [head_dim], f32 of the
 // host.
 struct EvictingTask {
-  const DeviceScores* scores;
+  DeviceScores scores;
   SlotRuns slots;  // all of them; in equal runs for all tasks of a call
   const std::byte *k, *v;
   int64_t token;  // its number, which all tasks of a call share
@@ -54,7 +54,7 @@ class GpuAppend {
   void encode_raw_and_full();
   // Chooses each head's slot and encodes its new token there, all on the GPU; then forgets evicting_tasks_.
   void evict_and_encode();
-  std::byte* fit(size_t bytes) { return fit_on_gpu(context_.memory, input_, bytes); }
+  void upload(const std::function<void(Upload&)>& fill);
 
   const StorageContext context_;
   cuda::Gpu& gpu_;

@@ -5,27 +5,6 @@
 #include <array>
 
 namespace kv {
-namespace {
-
-// Cuts one block into arrays of f32: first all wants, then, in the same order, their addresses.
-class Carver {
- public:
-  void want(int64_t numbers) {
-    offset_.push_back(bytes_);
-    bytes_ += aligned_for_gpu(static_cast<size_t>(numbers) * sizeof(float));
-  }
-  size_t bytes() const { return bytes_; }
-  void start(std::byte* base) { base_ = base; }
-  float* next() { return reinterpret_cast<float*>(base_ + offset_[next_++]); }
-
- private:
-  std::vector<size_t> offset_;
-  size_t bytes_ = 0, next_ = 0;
-  std::byte* base_ = nullptr;
-};
-
-}  // namespace
-
 // Addresses on the GPU.
 struct GpuAttention::Placed : AttentionPlan::Placed {
   float* const* weights = nullptr;
@@ -62,8 +41,7 @@ void GpuAttention::run(std::span<const HeadQueries> problems, const PieceSource*
                        const RotatedKeys* rotated) {
   GpuBatch batch = pack(problems, source, codec_.read_copy || rotated);
   PieceSlots slots = source ? pieces_.make_slots(batch, *source, head_dim_) : PieceSlots{};
-  const std::span<const Span> spans = problems.front().spans;
-  const Placed at = place(batch, slots, rotated, spans.empty() ? nullptr : spans.front().k.data);
+  const Placed at = place(problems, batch, slots, rotated);
   const auto work = [&] { launch(batch, at, slots, source); };
   if (GpuTime* const time = memory_.gpu_time()) {
     time->us += gpu_.time_us(source ? cuda::Gpu::Timed::kStream : cuda::Gpu::Timed::kGraph, work);
@@ -128,152 +106,99 @@ std::vector<cuda::Page> GpuAttention::pages_of(const GpuBatch& batch, const Piec
 // Room for the copies, whose addresses go into pages.
 void GpuAttention::place_copies(GpuBatch& batch, PieceSlots& slots) {
   if (!batch.copies) return;
-  Carver copies;
-  copies.want(static_cast<int64_t>(batch.slots) * slots.copied_numbers());
-  for (const ResidentRows& resident : batch.resident) {
-    copies.want(int64_t{resident.all()} * head_dim_);
-    copies.want(int64_t{resident.all()} * head_dim_);
-  }
-  copies.start(fit(copy_, copies.bytes()));
-  slots.copies = copies.next();
-  for (ResidentRows& resident : batch.resident) {
-    resident.copy.k = copies.next();
-    resident.copy.v = copies.next();
-  }
-}
-
-// Offsets of a batch's lists in the upload.
-struct GpuAttention::Offsets {
-  std::vector<size_t> q, pages, resident, residual,
-      positions;  // [problems]; of positions if keys are rotated
-  size_t problems = 0, weights = 0, items[2] = {}, counters = 0, copies = 0, slot_pages = 0, slot_copies = 0;
-};
-
-// Room for all that kernels are to read, and what of it does not depend on addresses in the same room.
-GpuAttention::Offsets GpuAttention::upload_lists(GpuBatch& batch, const PieceSlots& slots,
-                                                 const RotatedKeys* rotated) const {
-  Upload& upload = batch.upload;
-  const size_t count = batch.plan.problems.size();
-  Offsets at;
-  at.q = batch.q_at;
-  for (size_t i = 0; i < count; ++i) {
-    const ResidentRows& resident = batch.resident[i];
-    at.pages.push_back(upload.add_growing(pages_of(batch, slots, static_cast<int>(i))));
-    at.resident.push_back(upload.add(batch.copies ? resident.pages : std::vector<cuda::Page>()));
-    at.residual.push_back(upload.add(resident.residual));
-    if (rotated) at.positions.push_back(upload.add(rotated->positions[i]));
-  }
-  std::vector<cuda::Page> slot_pages;
-  for (size_t slot = 0; batch.copies && slot < batch.slots; ++slot) {
-    for (int head = 0; head < batch.heads; ++head) slot_pages.push_back(slots.encoded(slot, head));
-  }
-  at.problems = upload.reserve<cuda::Problem>(count);
-  at.weights = upload.add(batch.weights);
-  for (int side = 0; side < 2; ++side) at.items[side] = upload.add(batch.plan.items[side]);
-  at.counters = upload.reserve<unsigned>(batch.plan.counters());
-  at.copies = upload.reserve<cuda::CopyJob>(batch.copies ? count : 0);
-  at.slot_pages = upload.add(slot_pages);
-  at.slot_copies = upload.reserve<cuda::CopyJob>(slot_pages.size());
-  return at;
+  parts_of<Room>(memory_, copy_, [&](Room& copies) {
+    slots.copies = copies.floats(static_cast<int64_t>(batch.slots) * slots.copied_numbers());
+    for (ResidentRows& resident : batch.resident) {
+      resident.copy.k = copies.floats(int64_t{resident.all()} * head_dim_);
+      resident.copy.v = copies.floats(int64_t{resident.all()} * head_dim_);
+    }
+  });
 }
 
 // Room on the GPU for all that the kernels read and write, and the addresses of its parts.
-GpuAttention::Placed GpuAttention::place(GpuBatch& batch, PieceSlots& slots, const RotatedKeys* rotated,
-                                         const void* rows) {
-  place_copies(batch, slots);
-  const Offsets at = upload_lists(batch, slots, rotated);
-  ResidentLists::Lists& lists = lists_.of(rows, batch.upload.size());
-  std::byte* const input = lists.block.data();
+GpuAttention::Placed GpuAttention::place(std::span<const HeadQueries> problems, GpuBatch& batch,
+                                         PieceSlots& slots, const RotatedKeys* rotated) {
   Placed placed;
-  place_inputs(at, input, placed);
+  place_copies(batch, slots);
   place_outputs(batch, placed);
   if (rotated) {
     placed.angles = angles_on_gpu(*rotated);
     placed.half_split = rotated->half_split;
   }
-  point_problems(batch, at, input, placed);
-  if (batch.copies) {
-    batch.upload.set<cuda::CopyJob>(at.copies, resident_copies(batch, at, input));
-    batch.upload.set<cuda::CopyJob>(at.slot_copies, slot_copies(batch, slots, at, input));
-  }
-  lists_.send(batch.upload, lists);
+  const std::span<const Span> spans = problems.front().spans;
+  lists_.send(spans.empty() ? nullptr : spans.front().k.data, [&](Upload& to) {
+    point_problems(problems, batch, placed, to);
+    placed.copies = add_lists(batch, slots, rotated, to);
+    placed.problems = to.add(batch.plan.problems);
+    placed.weights = to.add(batch.weights);
+    for (int side = 0; side < 2; ++side) placed.items[side] = to.add(batch.plan.items[side]);
+    placed.counters = to.add_zeros<unsigned>(batch.plan.counters());
+    if (batch.copies) placed.slot_copies = add_slot_copies(batch, slots, to);
+  });
   return placed;
 }
 
-void GpuAttention::place_inputs(const Offsets& at, const std::byte* input, Placed& placed) const {
-  placed.problems = reinterpret_cast<const cuda::Problem*>(input + at.problems);
-  placed.weights = reinterpret_cast<float* const*>(input + at.weights);
-  placed.counters = reinterpret_cast<unsigned*>(const_cast<std::byte*>(input) + at.counters);
-  for (int side = 0; side < 2; ++side)
-    placed.items[side] = reinterpret_cast<const cuda::WorkItem*>(input + at.items[side]);
-  placed.copies = reinterpret_cast<const cuda::CopyJob*>(input + at.copies);
-  placed.slot_copies = reinterpret_cast<const cuda::CopyJob*>(input + at.slot_copies);
-}
-
 void GpuAttention::place_outputs(const GpuBatch& batch, Placed& placed) {
-  Carver output;
-  // Values of several elements are read at once: what stands before them has whole rows.
-  output.want(batch.outputs);                                     // out
-  output.want(batch.plan.partials * head_dim_);                   // values
-  output.want(int64_t{batch.plan.most_queries} * batch.count());  // log_sum
-  output.want(batch.plan.partials);                               // max
-  output.want(batch.plan.partials);                               // sum
-  output.want(batch.logits);                                      // logits
-  output.start(fit(output_, output.bytes()));
-  placed.out = output.next();
-  placed.partials.values = output.next();
-  placed.log_sum = output.next();
-  placed.partials.max = output.next();
-  placed.partials.sum = output.next();
-  placed.logits = output.next();
+  parts_of<Room>(memory_, output_, [&](Room& output) {
+    // Values of several elements are read at once: what stands before them has whole rows.
+    placed.out = output.floats(batch.outputs);
+    placed.partials.values = output.floats(batch.plan.partials * head_dim_);
+    placed.log_sum = output.floats(int64_t{batch.plan.most_queries} * batch.count());
+    placed.partials.max = output.floats(batch.plan.partials);
+    placed.partials.sum = output.floats(batch.plan.partials);
+    placed.logits = output.floats(batch.logits);
+  });
 }
 
-// The problems with the addresses of what they read and write, into the upload.
-void GpuAttention::point_problems(GpuBatch& batch, const Offsets& at, const std::byte* input,
-                                  const Placed& placed) const {
-  float* out = placed.out;
-  float* logits = placed.logits;
-  for (size_t i = 0; i < batch.plan.problems.size(); ++i) {
+// The queries, and where the problems read and write these.
+void GpuAttention::point_problems(std::span<const HeadQueries> problems, GpuBatch& batch,
+                                  const Placed& placed, Upload& to) const {
+  float *out = placed.out, *logits = placed.logits;
+  for (size_t i = 0; i < problems.size(); ++i) {
     cuda::Problem& p = batch.plan.problems[i];
     const int64_t queries = int64_t{batch.plan.group} * p.n;
-    p.q = reinterpret_cast<const float*>(input + at.q[i]);
-    p.pages = reinterpret_cast<const cuda::Page*>(input + at.pages[i]);
-    p.tail = reinterpret_cast<const cuda::Page*>(input + at.residual[i]);
+    p.q = to.add(std::span(problems[i].q, static_cast<size_t>(queries * head_dim_)));
     p.out = out;
     p.logits = batch.weights[i] ? logits : nullptr;
     out += queries * head_dim_;
     if (p.logits) logits += queries * rows_of(p);
   }
-  batch.upload.set<cuda::Problem>(at.problems, batch.plan.problems);
 }
 
-// Each problem's rows in memory to f32, keys rotated where they have positions.
-std::vector<cuda::CopyJob> GpuAttention::resident_copies(const GpuBatch& batch, const Offsets& at,
-                                                         const std::byte* input) const {
-  std::vector<cuda::CopyJob> jobs;
+// The problems' pages. If attention reads a copy: also the copies of rows in memory to f32, keys rotated where they have
+// positions. Returns where these copies are described.
+const cuda::CopyJob* GpuAttention::add_lists(GpuBatch& batch, const PieceSlots& slots,
+                                             const RotatedKeys* rotated, Upload& to) const {
+  std::vector<cuda::CopyJob> copies;
   for (size_t i = 0; i < batch.plan.problems.size(); ++i) {
+    cuda::Problem& p = batch.plan.problems[i];
     const ResidentRows& rows = batch.resident[i];
-    const auto* pages = reinterpret_cast<const cuda::Page*>(input + at.resident[i]);
-    const auto* positions =
-        at.positions.empty() ? nullptr : reinterpret_cast<const int32_t*>(input + at.positions[i]);
-    jobs.push_back({pages, batch.plan.problems[i].tail, rows.rows, rows.residual_rows, rows.copy.k,
-                    rows.copy.v, positions});
+    p.pages = to.add_growing(pages_of(batch, slots, static_cast<int>(i)));
+    const cuda::Page* stored = batch.copies ? to.add(rows.pages) : nullptr;
+    p.tail = to.add(rows.residual);
+    const int32_t* positions = rotated ? to.add(rotated->positions[i]) : nullptr;
+    if (batch.copies)
+      copies.push_back({stored, p.tail, rows.rows, rows.residual_rows, rows.copy.k, rows.copy.v, positions});
   }
-  return jobs;
+  return to.add(copies);
 }
 
-// Each slot's rows to f32, head by head.
-std::vector<cuda::CopyJob> GpuAttention::slot_copies(const GpuBatch& batch, const PieceSlots& slots,
-                                                     const Offsets& at, const std::byte* input) const {
-  const auto* pages = reinterpret_cast<const cuda::Page*>(input + at.slot_pages);
+// Copies of each slot's rows to f32, head by head.
+const cuda::CopyJob* GpuAttention::add_slot_copies(const GpuBatch& batch, const PieceSlots& slots,
+                                                   Upload& to) const {
+  std::vector<cuda::Page> pages;
+  for (size_t slot = 0; slot < batch.slots; ++slot) {
+    for (int head = 0; head < batch.heads; ++head) pages.push_back(slots.encoded(slot, head));
+  }
+  const cuda::Page* const at = to.add(pages);
   std::vector<cuda::CopyJob> jobs;
   for (size_t slot = 0; slot < batch.slots; ++slot) {
     for (int head = 0; head < batch.heads; ++head) {
-      const F32Rows to = slots.copied(slot, head);
-      jobs.push_back({pages + std::ssize(jobs), nullptr, kPieceRows, 0, to.k, to.v, nullptr});
+      const F32Rows copy = slots.copied(slot, head);
+      jobs.push_back({at + std::ssize(jobs), nullptr, kPieceRows, 0, copy.k, copy.v, nullptr});
     }
   }
-  return jobs;
+  return to.add(jobs);
 }
 
 // They go there once, and again where more positions are in use.

@@ -33,21 +33,19 @@ class GpuAttention {
 
  private:
   struct Placed;
-  struct Offsets;
 
   void run(std::span<const HeadQueries> problems, const PieceSource* source, const RotatedKeys* rotated);
   GpuBatch pack(std::span<const HeadQueries> problems, const PieceSource* source, bool copies) const;
   std::vector<cuda::Page> pages_of(const GpuBatch& batch, const PieceSlots& slots, int problem) const;
   void place_copies(GpuBatch& batch, PieceSlots& slots);
-  Offsets upload_lists(GpuBatch& batch, const PieceSlots& slots, const RotatedKeys* rotated) const;
-  Placed place(GpuBatch& batch, PieceSlots& slots, const RotatedKeys* rotated, const void* rows);
-  void place_inputs(const Offsets& at, const std::byte* input, Placed& placed) const;
+  Placed place(std::span<const HeadQueries> problems, GpuBatch& batch, PieceSlots& slots,
+               const RotatedKeys* rotated);
   void place_outputs(const GpuBatch& batch, Placed& placed);
-  void point_problems(GpuBatch& batch, const Offsets& at, const std::byte* input, const Placed& placed) const;
-  std::vector<cuda::CopyJob> resident_copies(const GpuBatch& batch, const Offsets& at,
-                                             const std::byte* input) const;
-  std::vector<cuda::CopyJob> slot_copies(const GpuBatch& batch, const PieceSlots& slots, const Offsets& at,
-                                         const std::byte* input) const;
+  void point_problems(std::span<const HeadQueries> problems, GpuBatch& batch, const Placed& placed,
+                      Upload& to) const;
+  const cuda::CopyJob* add_lists(GpuBatch& batch, const PieceSlots& slots, const RotatedKeys* rotated,
+                                 Upload& to) const;
+  const cuda::CopyJob* add_slot_copies(const GpuBatch& batch, const PieceSlots& slots, Upload& to) const;
   const float* angles_on_gpu(const RotatedKeys& rotated);
   cuda::CopyParams copying(const GpuBatch& batch, const Placed& at, const cuda::CopyJob* jobs) const;
 

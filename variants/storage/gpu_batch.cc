@@ -110,7 +110,6 @@ void GpuBatch::add(const HeadQueries& p, int64_t streamed, const Codec& codec) {
       placed.residual.push_back(page_at(span, raw, row));
   }
   const int64_t queries = int64_t{p.group} * p.n, numbers = queries * encoded.head_dim;
-  q_at.push_back(upload.add(std::span(p.q, static_cast<size_t>(numbers))));
   const auto all = static_cast<int32_t>(streamed + placed.all());
   const int32_t tail_rows = copies ? 0 : placed.residual_rows;
   plan.problems.push_back({.q = nullptr,

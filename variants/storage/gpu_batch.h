@@ -1,8 +1,10 @@
-// A step's attention problems on their way to a GPU: the pages of their rows, the cut of the work, and the offsets of both
-// in two blocks of memory. Addresses come last, in GpuAttention::place.
+// A step's attention problems on their way to a GPU: the pages of their rows and the cut of the work. Queries, outputs and
+// lists get their addresses in GpuAttention::place.
 #pragma once
 
+#include <algorithm>
 #include <bit>
+#include <cstdint>
 #include <cstring>
 #include <span>
 #include <vector>
@@ -27,43 +29,65 @@ inline std::byte* fit_on_gpu(Memory& memory, Block& block, size_t bytes) {
   return block.data();
 }
 
-// Data that go to the GPU in one copy. Offsets are known before the address is.
-class Upload {
+// The parts of a block of the GPU's memory, one behind the other.
+class Room {
  public:
+  explicit Room(const Block& block) : base_(reinterpret_cast<uintptr_t>(block.data())) {}
   template <class T>
-  size_t add(std::span<const T> values) {
-    const size_t at = reserve<T>(values.size());
-    set(at, values);
+  T* take(size_t count) {
+    T* const at = reinterpret_cast<T*>(base_ + size_);
+    size_ += aligned_for_gpu(count * sizeof(T));
+    return at;
+  }
+  float* floats(int64_t count) { return take<float>(static_cast<size_t>(count)); }
+  size_t size() const { return size_; }
+
+ private:
+  uintptr_t base_;
+  size_t size_ = 0;
+};
+
+// Data that go to such a block in one copy, with the addresses that they will have there.
+class Upload : public Room {
+ public:
+  using Room::Room;
+  template <class T>
+  T* add(std::span<const T> values, size_t room = 0) {
+    const size_t before = size();
+    T* const at = take<T>(std::max(values.size(), room));
+    bytes_.resize(size());
+    if (!values.empty()) std::memcpy(bytes_.data() + before, values.data(), values.size_bytes());
     return at;
   }
   template <class T>
-  size_t add(const std::vector<T>& values) {
+  T* add(const std::vector<T>& values) {
     return add(std::span<const T>(values));
   }
   // The same with room, so that a list that grows a little moves none behind it.
   template <class T>
-  size_t add_growing(const std::vector<T>& values) {
-    const size_t at = reserve<T>(std::bit_ceil(values.size()));
-    set(at, std::span<const T>(values));
-    return at;
-  }
-  // add() for values that set() will give.
-  template <class T>
-  size_t reserve(size_t count) {
-    const size_t at = bytes_.size();
-    bytes_.resize(at + aligned_for_gpu(count * sizeof(T)));
-    return at;
+  T* add_growing(const std::vector<T>& values) {
+    return add(std::span<const T>(values), std::bit_ceil(values.size()));
   }
   template <class T>
-  void set(size_t at, std::span<const T> values) {
-    if (!values.empty()) std::memcpy(bytes_.data() + at, values.data(), values.size_bytes());
+  T* add_zeros(size_t count) {
+    return add(std::span<const T>(), count);
   }
-  size_t size() const { return bytes_.size(); }
   const std::byte* data() const { return bytes_.data(); }
 
  private:
   std::vector<std::byte> bytes_;
 };
+
+// The parts of `block` as fill(parts) takes them. A block that is too small is replaced, and filled again.
+template <class Parts, class Fill>
+Parts parts_of(Memory& memory, Block& block, const Fill& fill) {
+  for (;;) {
+    Parts parts(block);
+    fill(parts);
+    if (parts.size() <= block.size()) return parts;
+    fit_on_gpu(memory, block, parts.size());
+  }
+}
 
 // Rows of a piece that passes through the GPU's memory, of the plain kernel's splits, and of a page of f32
 // copies.
@@ -98,8 +122,6 @@ struct GpuBatch {
   std::vector<ResidentRows> resident;  // [problems]
   // [problems] where attention weights are added to; null where they are not wanted.
   std::vector<float*> weights;
-  Upload upload;
-  std::vector<size_t> q_at;  // [problems]
   int32_t most_rows = 0;
   int64_t outputs = 0, logits = 0;  // all problems together
 

@@ -76,8 +76,11 @@ void GpuPieces::fetch(const PieceSlots& slots, size_t piece, const Piece& from) 
   const size_t together = from.one_block ? kPlanes : 2;
   for (size_t first = 0; first < kPlanes; first += together) {
     int64_t bytes = 0;
-    for (size_t i = first; i < first + together; ++i) bytes += slots.plane_bytes[kPieceOrder[i]];
-    const Plane p = kPieceOrder[first];
+    Plane p = kPieceOrder[first];  // or the first that has bytes: f32 has no scales
+    for (size_t i = first + together; i-- > first;) {
+      if (slots.plane_bytes[kPieceOrder[i]] > 0) p = kPieceOrder[i];
+      bytes += slots.plane_bytes[kPieceOrder[i]];
+    }
     if (bytes > 0) gpu_.prefetch(slots.plane(slots.of(piece), p), from.base[p], static_cast<size_t>(bytes));
   }
   if (piece > 0) gpu_.wait(copied_);

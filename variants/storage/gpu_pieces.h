@@ -22,7 +22,7 @@ struct LayerKey {
 
 struct LayerPieces {
   LayerKey key;
-  std::function<void(const PieceRange&, const PieceVisitor&)> visit;  // see Tiers::stream()
+  std::function<void(const PieceRange&, const PieceVisitor&)> visit;  // see Placement::stream()
 };
 
 // Pieces of kPieceRows rows, of all heads of an input, before the rows of the problems' spans.

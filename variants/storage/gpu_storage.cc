@@ -7,7 +7,7 @@
 #include "kernels/cuda/gpu.h"
 #include "kernels/format/encoding.h"
 #include "variants/core/scratch.h"
-#include "variants/storage/gpu_slot_table.h"
+#include "variants/core/slot_table.h"
 
 namespace kv {
 namespace {
@@ -54,7 +54,7 @@ void GpuStorage::attend(std::span<const HeadQueries> problems, const StreamedRow
     for (const int sequence : streamed->sequences)
       pieces.key.moves.push_back(context_.placement.moves(sequence, layer));
     pieces.visit = [this, layer, streamed](const PieceRange& range, const PieceVisitor& visit) {
-      context_.placement.tiers()->stream(layer, streamed->sequences, visit, nullptr, range);
+      context_.placement.stream(layer, streamed->sequences, visit, nullptr, range);
     };
     return pieces;
   };
@@ -68,8 +68,8 @@ void GpuStorage::accumulate_weights(std::span<HeadQueries> problems, std::span<R
   int64_t rows = 0;
   for (size_t i = 0; i < problems.size(); ++i) {
     if (!scored[i]) continue;
-    if (const DeviceScores* scores = device_scores(*scored[i])) {
-      problems[i].attention_weights = scores->score;
+    if (const SlotTable* table = scored[i]->choosing_table()) {
+      problems[i].attention_weights = table->scores();
     } else {
       rows += rows_of(problems[i]);
     }
@@ -85,7 +85,7 @@ void GpuStorage::accumulate_weights(std::span<HeadQueries> problems, std::span<R
 
 void GpuStorage::observe_weights(std::span<const HeadQueries> problems, std::span<Retention* const> scored) {
   for (size_t i = 0; i < problems.size(); ++i) {
-    if (!scored[i] || device_scores(*scored[i])) continue;
+    if (!scored[i] || scored[i]->choosing_table()) continue;
     scored[i]->observe(weights_on_host(problems[i].attention_weights, scored[i]->slots()));
   }
 }

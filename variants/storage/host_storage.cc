@@ -2,6 +2,7 @@
 #include "variants/storage/host_storage.h"
 
 #include <algorithm>
+#include <chrono>
 #include <stdexcept>
 #include <string>
 
@@ -25,6 +26,13 @@ void decode_span(const Span& span, int head_dim, float* to) {
 
 }  // namespace
 
+HostStorage::HostStorage(const StorageContext& context) : context_(context) {
+  const std::string& function = context.codec.function;
+  if (function.empty()) return;
+  if (!open_function) throw std::invalid_argument("python_codec: no function in Python can be called here");
+  functions_ = open_function(function);
+}
+
 void HostStorage::store(std::span<const NewRows> rows) {
   for (const NewRows& in : rows) in.residual ? store_through_residual(in) : store_slots(in);
 }
@@ -36,9 +44,24 @@ HeadTables HostStorage::tables_of(const NewRows& in, int head) const {
   return context_.codec.tables(at / context_.kv_heads, at % context_.kv_heads);
 }
 
+NewRows HostStorage::recoded(NewRows in) {
+  const int64_t values = std::ssize(in.heads) * in.n * context_.head_dim;
+  recoded_.assign(in.k, in.k + values);
+  const bool is_latent = in.v == in.k;
+  if (!is_latent) recoded_.insert(recoded_.end(), in.v, in.v + values);
+  const auto began = std::chrono::steady_clock::now();
+  const int64_t bytes = functions_->recode(recoded_, context_.head_dim);
+  context_.memory.count_call(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+  context_.memory.count_codes(std::ssize(recoded_), bytes);
+  in.k = recoded_.data();
+  in.v = recoded_.data() + (is_latent ? 0 : values);
+  return in;
+}
+
 void HostStorage::store_slots(const NewRows& in) {
   const int heads = static_cast<int>(in.heads.size());
   const int64_t d = context_.head_dim;
+  const NewRows stored = functions_ ? recoded(in) : in;  // the policy sees rows as they came
 #pragma omp parallel if (worth_threads(in.n * heads * d, kParallelElements))
   {
     UnitBatch batch(context_.unit, context_.head_dim);
@@ -49,7 +72,7 @@ void HostStorage::store_slots(const NewRows& in) {
       for (int64_t i = 0; i < in.n; ++i) {
         const int64_t row = (head * in.n + i) * d;
         const int64_t slot = policy.admit({in.k + row, static_cast<size_t>(d)});
-        batch.add(context_.placement.at(in.sequence, in.layer, head, slot), in.k + row, in.v + row);
+        batch.add(context_.placement.at(in.sequence, in.layer, head, slot), stored.k + row, stored.v + row);
       }
     }
     batch.flush();
@@ -61,7 +84,7 @@ void HostStorage::store_through_residual(const NewRows& in) {
   const int heads = static_cast<int>(in.heads.size()), head_dim = context_.head_dim;
   ResidualBuffer& residual = *in.residual;
   const bool waits = ResidualBuffer::waits(context_.codec);
-  const int64_t first = context_.codec.first;
+  const RowUnits of = context_.codec.units();
 #pragma omp parallel if (worth_threads(in.n * heads * head_dim, kParallelElements))
   {
     UnitBatch raw(ResidualBuffer::layout(head_dim, unit.bytes[kVData] == 0), head_dim), units(unit, head_dim);
@@ -73,24 +96,24 @@ void HostStorage::store_through_residual(const NewRows& in) {
       units.use(tables_of(in, head));
       for (int64_t i = 0; i < in.n; ++i) {
         const int64_t row = (head * in.n + i) * head_dim;
-        const int64_t slot = policy.admit({in.k + row, static_cast<size_t>(head_dim)});
+        const int64_t token = in.first + i, slot = policy.admit({in.k + row, static_cast<size_t>(head_dim)});
         const float* key = in.k + row;
-        if (!centred.empty()) key = residual.without_mean(head, slot, key, centred.data() + i * head_dim);
-        if (slot >= first && !waits) {
-          units.add(context_.placement.at(in.sequence, in.layer, head, slot - first), key, in.v + row);
+        if (!centred.empty()) key = residual.without_mean(head, token, key, centred.data() + i * head_dim);
+        if (slot >= of.first && !waits) {
+          units.add(context_.placement.at(in.sequence, in.layer, head, slot - of.first), key, in.v + row);
           continue;
         }
-        raw.add(residual.address(head, slot), key, in.v + row);
-        if (slot + 1 == context_.codec.mean_rows) {
+        raw.add(residual.address(head, token), key, in.v + row);
+        if (token + 1 == context_.codec.mean_rows) {
           raw.flush();
           residual.remove_mean(head);
         }
         // The unit that has just become older than the residual rows.
-        const int64_t encoded = ResidualBuffer::encoded_rows(context_.codec, slot + 1);
-        if (encoded == ResidualBuffer::encoded_rows(context_.codec, slot)) continue;
+        const int64_t full = of.encoded(token);
+        if (of.encoded(token + 1) == full) continue;
         raw.flush();
-        residual.get(head, first + encoded - unit.rows, unit.rows, k.data(), v.data());
-        units.add(context_.placement.at(in.sequence, in.layer, head, encoded / unit.rows - 1), k.data(),
+        residual.get(head, of.first + full * unit.rows, unit.rows, k.data(), v.data());
+        units.add(context_.placement.at(in.sequence, in.layer, head, residual.place(full)), k.data(),
                   v.data());
         units.flush();
       }
@@ -131,9 +154,9 @@ void HostStorage::attend_streamed(std::span<const HeadQueries> problems, const S
     return attend_in_order(problems, streamed);
   std::byte* workspace =
       fit(context_.memory, workspace_, StreamedDecode::workspace_bytes(problems, context_.head_dim));
-  StreamedDecode(problems, context_.kv_heads, streamed.rows, context_.head_dim, workspace)
+  StreamedDecode(problems, context_.unit, context_.kv_heads, streamed.rows, context_.head_dim, workspace)
       .run([&](const PieceVisitor& visit, const OtherWork& meanwhile) {
-        context_.placement.tiers()->stream(streamed.layer, streamed.sequences, visit, meanwhile);
+        context_.placement.stream(streamed.layer, streamed.sequences, visit, meanwhile);
       });
 }
 
@@ -145,7 +168,7 @@ void HostStorage::attend_in_order(std::span<const HeadQueries> problems, const S
   std::vector<Span> spans;
   std::vector<std::span<const Span>> views;
   const auto visit = [&](size_t input, const Piece& piece) {
-    find_spans(piece, context_.kv_heads, spans);
+    find_spans(piece, context_.unit, context_.kv_heads, spans);
     views.clear();
     for (const Span& span : spans) views.push_back({&span, 1});
     if (context_.codec.read_copy) decode(views, piece_copy_, piece_decoded_);
@@ -156,7 +179,7 @@ void HostStorage::attend_in_order(std::span<const HeadQueries> problems, const S
       work.push_back({input * views.size() + head, views[head], begin, end});
     attention.run(work);
   };
-  context_.placement.tiers()->stream(streamed.layer, streamed.sequences, visit);
+  context_.placement.stream(streamed.layer, streamed.sequences, visit);
   work.clear();
   for (size_t i = 0; i < problems.size(); ++i) {
     const int64_t begin = streamed.rows[i / static_cast<size_t>(context_.kv_heads)];

@@ -1,13 +1,15 @@
 // Rows in the host's memory, worked on by the CPU's kernels.
 #pragma once
 
+#include "variants/core/user_function.h"
 #include "variants/storage/storage.h"
 
 namespace kv {
 
 class HostStorage : public Storage {
  public:
-  explicit HostStorage(const StorageContext& context) : context_(context) {}
+  // Throws std::invalid_argument where the codec has functions that cannot be called.
+  explicit HostStorage(const StorageContext& context);
 
   void store(std::span<const NewRows> rows) override;
   void view(std::span<std::span<const Span>> views, std::span<const Retention* const> heads) override;
@@ -21,6 +23,8 @@ class HostStorage : public Storage {
 
  private:
   HeadTables tables_of(const NewRows& in, int head) const;
+  // `in` with its rows as they decode, in `recoded_`.
+  NewRows recoded(NewRows in);
   void store_slots(const NewRows& in);
   void store_through_residual(const NewRows& in);
   void attend_streamed(std::span<const HeadQueries> problems, const StreamedRows& streamed);
@@ -34,6 +38,8 @@ class HostStorage : public Storage {
       piece_decoded_;        // read=copy: what the views of a step and of a piece point into
   Block copy_, piece_copy_;  // read=copy: the decoded rows of both
   Block workspace_, weights_;
+  std::shared_ptr<UserFunction> functions_;  // the codec's, or null
+  std::vector<float> recoded_;               // K, then V
   bool prefilled_own_ = false, prefilled_ = false,
        decoded_steps_ = false;  // paths of attention that have run
 };

@@ -6,19 +6,21 @@
 
 namespace kv {
 
-ResidentLists::Lists& ResidentLists::of(const void* rows, size_t bytes) {
+ResidentLists::Lists& ResidentLists::of(const void* rows) {
   constexpr size_t kMost = 128;
   auto at = std::ranges::find(all_, rows, &Lists::rows);
   if (at == all_.end()) at = all_.size() < kMost ? all_.emplace(all_.end()) : std::prev(all_.end());
   at->rows = rows;
-  if (at->block.size() < bytes) at->sent.clear();
-  fit_on_gpu(memory_, at->block, bytes);
   all_.splice(all_.begin(), all_, at);
   return all_.front();
 }
 
 // Changes near each other go in one copy.
-void ResidentLists::send(const Upload& upload, Lists& to) const {
+void ResidentLists::send(const void* rows, const std::function<void(Upload&)>& fill) {
+  Lists& to = of(rows);
+  const size_t room = to.block.size();
+  const Upload upload = parts_of<Upload>(memory_, to.block, fill);
+  if (to.block.size() != room) to.sent.clear();
   constexpr size_t kChunk = 256, kNear = 4096;
   const size_t size = upload.size(), known = std::min(size, to.sent.size());
   const auto differs = [&](size_t at) {

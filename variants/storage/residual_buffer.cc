@@ -11,11 +11,6 @@ namespace kv {
 namespace {
 constexpr Encoding kRaw{.format = Format::kF16, .bits = 16};
 
-int64_t residual_rows(const Codec& codec) {
-  const int64_t unit = codec.unit_rows();
-  return (codec.residual + unit - 1) / unit * unit;
-}
-
 int64_t mean_bytes(const Codec& codec, int heads, int head_dim) {
   return codec.mean_rows > 0 ? heads * head_dim * static_cast<int64_t>(sizeof(float)) : 0;
 }
@@ -27,12 +22,8 @@ UnitLayout ResidualBuffer::layout(int head_dim, bool latent) {
 }
 
 int64_t ResidualBuffer::ring_rows(const Codec& codec) {
-  return waits(codec) ? residual_rows(codec) + codec.unit_rows() : 0;
-}
-
-int64_t ResidualBuffer::encoded_rows(const Codec& codec, int64_t rows) {
-  const int64_t unit = codec.unit_rows();
-  return std::max<int64_t>(0, rows - codec.first - residual_rows(codec)) / unit * unit;
+  const RowUnits units = codec.units();
+  return waits(codec) ? units.waiting + units.rows : 0;
 }
 
 int64_t ResidualBuffer::row_bytes(int heads, int head_dim, bool latent) {
@@ -44,8 +35,11 @@ int64_t ResidualBuffer::bytes(const Codec& codec, int heads, int head_dim, bool 
          mean_bytes(codec, heads, head_dim);
 }
 
-ResidualBuffer::ResidualBuffer(const Codec& codec, int heads, int head_dim, bool latent, Memory& memory)
+ResidualBuffer::ResidualBuffer(const Codec& codec, const UnitRing& ring, int heads, int head_dim, bool latent,
+                               Memory& memory)
     : codec_(codec),
+      units_(codec.units()),
+      places_(ring),
       heads_(heads),
       head_dim_(head_dim),
       latent_(latent),
@@ -56,7 +50,7 @@ ResidualBuffer::ResidualBuffer(const Codec& codec, int heads, int head_dim, bool
       means_(memory, static_cast<size_t>(mean_bytes(codec, heads, head_dim)), ByteKind::kMetadata) {}
 
 ResidualBuffer ResidualBuffer::clone(Memory& memory) const {
-  ResidualBuffer copy(codec_, heads_, head_dim_, latent_, memory);
+  ResidualBuffer copy(codec_, places_, heads_, head_dim_, latent_, memory);
   copy.rows_ = rows_;
   copy.first_raw_ = first_raw_;
   memory.copy(copy.block_.data(), block_.data(), block_.size());
@@ -72,12 +66,11 @@ void ResidualBuffer::advance(int64_t rows) {
 // The first number of rows of which so many are encoded; a mean that was subtracted stays so.
 int64_t ResidualBuffer::earliest() const {
   if (first_raw_ == 0) return rows_ < codec_.mean_rows ? 0 : codec_.mean_rows;
-  const int64_t unit = codec_.unit_rows();
-  return codec_.first + residual_rows(codec_) + (first_raw_ + unit - 1) / unit * unit;
+  return units_.first + units_.waiting + (first_raw_ + units_.rows - 1) / units_.rows * units_.rows;
 }
 
 int64_t ResidualBuffer::newest_begin() const {
-  return waits(codec_) ? std::min(rows_, codec_.first + encoded_rows(codec_, rows_)) : rows_;
+  return waits(codec_) ? std::min(rows_, units_.first + units_.encoded(rows_) * units_.rows) : rows_;
 }
 
 std::byte* ResidualBuffer::at(int head, int64_t row, bool v) const {
@@ -144,7 +137,7 @@ void ResidualBuffer::load(Reader& from) {
   const auto bytes = static_cast<size_t>(unit_data_bytes(kRaw, head_dim_));
   for_each_row([&](std::byte* row) { from.read(row, bytes); });
   if (!mean(0).empty()) from.read(means_.data(), means_.size());
-  if (waits(codec_)) first_raw_ = encoded_rows(codec_, rows_);
+  if (waits(codec_)) first_raw_ = units_.encoded(rows_) * units_.rows;
 }
 
 Span ResidualBuffer::span_of(int head, int64_t row, int64_t rows) const {

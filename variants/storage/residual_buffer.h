@@ -20,10 +20,11 @@
 
 #include "kernels/span.h"
 #include "variants/core/codec.h"
+#include "variants/core/counted_vector.h"
 #include "variants/core/memory.h"
 #include "variants/core/placement.h"
 #include "variants/core/snapshot.h"
-#include "variants/core/span_list.h"
+#include "variants/core/unit_ring.h"
 
 namespace kv {
 
@@ -32,20 +33,22 @@ class ResidualBuffer {
   static bool needed(const Codec& codec) { return waits(codec) || codec.first > 0; }
   // True if rows wait in the buffer before they are encoded.
   static bool waits(const Codec& codec) { return codec.unit_rows() > 1 || codec.residual > 0; }
-  // Encoded rows of `rows` rows, which follow the codec's first; the rest is in the buffer.
-  static int64_t encoded_rows(const Codec& codec, int64_t rows);
   // `latent`: one side alone, K, which is V as well (MLA).
   static int64_t bytes(const Codec& codec, int heads, int head_dim, bool latent);
   // Bytes of K and V of one token.
   static int64_t row_bytes(int heads, int head_dim, bool latent);
 
-  ResidualBuffer(const Codec& codec, int heads, int head_dim, bool latent, Memory& memory);
+  // `ring`: where encoded units go.
+  ResidualBuffer(const Codec& codec, const UnitRing& ring, int heads, int head_dim, bool latent,
+                 Memory& memory);
   ResidualBuffer clone(Memory& memory) const;
 
   // The address of row `row` of the sequence; a unit's rows lie one behind the other.
   UnitAddress address(int head, int64_t row) const {
     return {{at(head, row, false), nullptr, latent_ ? nullptr : at(head, row, true), nullptr}};
   }
+  // The place of a unit in the placement.
+  int64_t place(int64_t unit) const { return places_.place(unit); }
   // The buffer's rows as units of one row.
   static UnitLayout layout(int head_dim, bool latent);
 
@@ -85,6 +88,8 @@ class ResidualBuffer {
   float* mean_of(int head) const { return reinterpret_cast<float*>(means_.data()) + head * head_dim_; }
 
   Codec codec_;
+  RowUnits units_;
+  UnitRing places_;
   int heads_, head_dim_;
   bool latent_;
   int64_t ring_;  // rows

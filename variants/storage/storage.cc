@@ -1,9 +1,7 @@
 // The one place that asks whose memory it is.
 #include "variants/storage/storage.h"
 
-#include "variants/storage/gpu_slot_table.h"
 #include "variants/storage/gpu_storage.h"
-#include "variants/storage/host_slot_table.h"
 #include "variants/storage/host_storage.h"
 
 namespace kv {
@@ -11,14 +9,6 @@ namespace kv {
 std::unique_ptr<Storage> make_storage(const StorageContext& context) {
   if (context.memory.gpu()) return std::make_unique<GpuStorage>(context);
   return std::make_unique<HostStorage>(context);
-}
-
-std::unique_ptr<SlotTable> make_slot_table(Memory& memory, int64_t slots, SlotScores scores,
-                                           const EvictionRule& rule) {
-  // Scores that come from attention lie where attention is computed.
-  if (scores == SlotScores::kOfAttention && memory.gpu())
-    return std::make_unique<GpuSlotTable>(memory, slots, rule);
-  return std::make_unique<HostSlotTable>(memory, slots, scores);
 }
 
 std::string unattendable_reason(const cuda::Gpu* gpu, bool sink_logits, bool soft_caps) {

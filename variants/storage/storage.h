@@ -16,6 +16,7 @@
 #include "variants/core/placement.h"
 #include "variants/core/retention.h"
 #include "variants/core/snapshot.h"
+#include "variants/placement/placement.h"
 #include "variants/storage/residual_buffer.h"
 #include "variants/storage/rotated_rows.h"
 

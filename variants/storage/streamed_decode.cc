@@ -19,13 +19,13 @@ int64_t rows_of(const HeadQueries& problem) { return problem.visible + problem.n
 
 }  // namespace
 
-void find_spans(const Piece& piece, int heads, std::vector<Span>& out) {
+void find_spans(const Piece& piece, const UnitLayout& unit, int heads, std::vector<Span>& out) {
   out.clear();
   for (int head = 0; head < heads; ++head) {
     std::array<const std::byte*, kPlanes> base{};
     for (int p = 0; p < kPlanes; ++p)
       base[p] = piece.base[p] ? piece.base[p] + head * piece.head_stride[p] : nullptr;
-    out.push_back(make_span(*piece.unit, base, piece.unit->bytes, piece.units * piece.unit->rows));
+    out.push_back(make_span(unit, base, unit.bytes, piece.units * unit.rows));
   }
 }
 
@@ -35,9 +35,9 @@ size_t StreamedDecode::workspace_bytes(std::span<const HeadQueries> problems, in
   return bytes;
 }
 
-StreamedDecode::StreamedDecode(std::span<const HeadQueries> problems, int heads,
+StreamedDecode::StreamedDecode(std::span<const HeadQueries> problems, const UnitLayout& unit, int heads,
                                std::span<const int64_t> first_rows, int head_dim, std::byte* workspace)
-    : problems_(problems), heads_(heads) {
+    : problems_(problems), unit_(unit), heads_(heads) {
   heads_of_all_.reserve(problems.size());
   for (size_t i = 0; i < problems.size(); ++i) {
     heads_of_all_.push_back({.attention = PiecewiseAttention(problems.subspan(i, 1), head_dim, workspace),
@@ -85,9 +85,9 @@ void StreamedDecode::visit(size_t input, const Piece& piece) {
   Came& now = came_[pieces_ % came_.size()];
   const Came& before = came_[(pieces_ + 1) % came_.size()];
   now.input = input;
-  now.begin = piece.first_unit * piece.unit->rows;
-  now.end = now.begin + piece.units * piece.unit->rows;
-  find_spans(piece, heads_, now.spans);
+  now.begin = piece.first_unit * unit_.rows;
+  now.end = now.begin + piece.units * unit_.rows;
+  find_spans(piece, unit_, heads_, now.spans);
   now.taken.assign(static_cast<size_t>(heads_), false);
   now.left = heads_;
   ++pieces_;

@@ -16,21 +16,22 @@
 namespace kv {
 
 // One span a head.
-void find_spans(const Piece& piece, int heads, std::vector<Span>& out);
+void find_spans(const Piece& piece, const UnitLayout& unit, int heads, std::vector<Span>& out);
 
 // All threads take what is there, a head of a piece or some rows of a head that are in memory, until nothing is left: in
 // one parallel region, since a team that meets after each piece waits for its slowest thread, and spins on the processors
 // that the reading needs. Threads that find nothing sleep.
 class StreamedDecode {
  public:
-  // Tiers::stream() of the sequences that the problems belong to.
+  // Placement::stream() of the sequences that the problems belong to.
   using Stream = std::function<void(const PieceVisitor& visit, const OtherWork& meanwhile)>;
 
   static size_t workspace_bytes(std::span<const HeadQueries> problems, int head_dim);
   // Problems that take pieces in any order (kernels/piece_order.h), `heads` of each input. Their spans are the rows from
   // the input's `first_rows` on, a multiple of kSplitRows. The workspace is 64-byte aligned.
-  StreamedDecode(std::span<const HeadQueries> problems, int heads, std::span<const int64_t> first_rows,
-                 int head_dim, std::byte* workspace);
+  // `unit` is how the pieces are stored.
+  StreamedDecode(std::span<const HeadQueries> problems, const UnitLayout& unit, int heads,
+                 std::span<const int64_t> first_rows, int head_dim, std::byte* workspace);
 
   // Throws what the stream throws; outputs are not written then.
   void run(const Stream& stream);
@@ -65,6 +66,7 @@ class StreamedDecode {
   void work_on(const Task& task, Lock& lock);
 
   std::span<const HeadQueries> problems_;
+  const UnitLayout& unit_;
   const int heads_;
   std::vector<Head> heads_of_all_;  // by problem
 

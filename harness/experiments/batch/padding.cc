@@ -1,12 +1,9 @@
 #include "harness/experiments/batch/padding.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <memory>
-#include <utility>
 
-#include "harness/experiments/batch/columns.h"
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/score_attention.h"
 #include "harness/verify/reference/attention.h"
@@ -69,20 +66,17 @@ double head_error(const float* q, const float* out, std::span<const float> k, st
 }  // namespace
 
 void add_padding_arms(measure::SweepPoint& point) {
-  for (const auto& [arm, name] : {std::pair{kUnpadded, "unpadded"}, std::pair{kPadded, "padded"}}) {
-    measure::PlannedCell& cell = add_cell(point, parse_spec("contiguous"), point.axes[kLengths] + " " + name);
-    cell.arm = arm;
+  for (const std::string_view name : {kUnpadded, kPadded}) {
+    measure::PlannedCell& cell =
+        add_cell(point, parse_spec("contiguous"), point.axes[kLengths] + " " + std::string(name));
     cell.variant = cell.series = name;
-    if (cell.is_measured() && point.context->gpu()) {
-      cell.status = results::Status::kUnsupported;
-      cell.reason = "the CPU computes its scores";
-    }
+    if (point.context->gpu()) refuse(cell, "the CPU computes its scores");
   }
 }
 
-std::vector<int64_t> padding_of(const measure::SweepPoint& point, size_t arm) {
+std::vector<int64_t> padding_of(const measure::SweepPoint& point, const measure::Cell& cell) {
   std::vector<int64_t> padding;
-  for (const int64_t tokens : point.tokens) padding.push_back(arm == kPadded ? point.seq_len - tokens : 0);
+  for (const int64_t tokens : point.tokens) padding.push_back(is_padded(cell) ? point.seq_len - tokens : 0);
   return padding;
 }
 

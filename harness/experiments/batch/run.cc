@@ -1,13 +1,12 @@
 // The batch experiment: ragged lengths, and the bytes that each variant reserves and does not use.
 #include <algorithm>
-#include <map>
 
-#include "harness/experiments/batch/axes.h"
-#include "harness/experiments/batch/columns.h"
-#include "harness/experiments/batch/fitting_pool.h"
+#include "harness/config/key.h"
+#include "harness/config/request_lengths.h"
 #include "harness/experiments/batch/padding.h"
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
+#include "harness/experiments/trial.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/measure/compare_cells.h"
 #include "harness/measure/timed_tasks.h"
@@ -17,6 +16,16 @@
 
 namespace kv::experiments {
 namespace {
+
+const config::Axis<std::string> kLengthsAxis{kLengths,
+                                             "lengths",
+                                             config::SharedTable::kSweep,
+                                             {},
+                                             config::text_list(config::check_lengths),
+                                             "tokens of each sequence: a list, or how they are drawn",
+                                             "lengths = [\"16,32,500\", \"uniform(16,512)\"]"};
+const config::Key<bool> kPaddingKey{"padding", config::SharedTable::kMeasure, false, config::flag(),
+                                    "true: also times padding to the longest length"};
 
 // Sets default pools; specs that differ from layer to layer keep their own.
 LayerSpecs fitted(const measure::SweepPoint& point, const LayerSpecs& written, int times) {
@@ -49,50 +58,44 @@ void plan_batch(measure::SweepPoint& point) {
   point.peak_bytes = held;
 }
 
-class BatchRun {
+class BatchTrial : public Trial {
  public:
-  BatchRun(const measure::SweepPoint& point, const measure::RunControl& control,
-           results::ResultsFolder& results)
-      : point_(point), control_(control), results_(results) {
+  BatchTrial(const measure::SweepPoint& point, const measure::RunControl& control,
+             results::ResultsFolder& results)
+      : Trial(point, control, results) {
     // All sequences take the same number of timed steps, so the shortest limits it.
     steps_ = std::min<int64_t>(point.experiment->measure.steps,
                                *std::min_element(point.tokens.begin(), point.tokens.end()));
     for (const int64_t tokens : point.tokens) prompts_.push_back(tokens - steps_);
   }
 
-  // Returns false if stopped.
-  bool run(const measure::Cells& cells) {
-    for (const auto& cell : cells) {
-      if (control_.stop()) return false;
-      if (measure::runs(*cell)) prepare(*cell);
-    }
-    std::vector<std::unique_ptr<measure::TimedTask>> tasks;
-    for (const auto& cell : cells) {
-      if (measure::runs(*cell)) tasks.push_back(measure::step_task(*cell, feed(*cell), 0, steps_, results_));
-    }
-    if (!measure::run_interleaved(tasks, point_.experiment->measure.repetitions, control_.stop)) return false;
-    for (const auto& cell : cells) {
-      if (measure::runs(*cell)) cell->summarise();
-    }
-    return true;
-  }
-
  private:
   // Builds a cache for the batch alone, which is verified and accounted, and then one with room for the forks of the
   // timed steps.
-  void prepare(measure::Cell& cell) {
+  void prepare(measure::Cell& cell) override {
     const LayerSpecs written = cell.spec;
-    measure::attempt(cell, [&] {
-      cell.workload = point_.source->workload(written, point_.seq_len);
-      start(cell, written, 1);
-      cell.ledger->reset_peaks();
-      for (int64_t t = 0; t < steps_; ++t) cell.step(feed(cell), t, cell.ids, true);
-      account(cell);
-      set_waste(cell.result);
-      cell.arm == 0 ? check(cell) : check_scores(cell);
-      if (!measure::runs(cell)) return;
-      start(cell, written, 2);
-    });
+    cell.workload = point().source->workload(written, point().seq_len);
+    start(cell, written, 1);
+    cell.ledger->reset_peaks();
+    for (int64_t t = 0; t < steps_; ++t) cell.step(feed(cell), t, cell.ids, true);
+    account(cell);
+    set_waste(cell.result);
+    is_padding_arm(cell)
+        ? measure::judge_whole(cell, check_padded(cell, feed(cell), steps_ - 1, point().tokens))
+        : check(cell);
+    if (measure::runs(cell)) start(cell, written, 2);
+  }
+  void add_tasks(measure::Cell& cell, measure::TimedTasks& tasks) override {
+    tasks.push_back(measure::step_task(cell, feed(cell), 0, steps_, results()));
+  }
+  void compare(const measure::Cells& cells) override {
+    std::vector<measure::Comparison> comparisons;
+    for (const auto& cell : cells) {
+      // The padded arm's baseline is the same attention without padding.
+      const measure::Cell* baseline = is_padded(*cell) ? std::prev(&cell)->get() : cells.front().get();
+      comparisons.push_back({cell.get(), baseline, baseline->result[results::kVariant]});
+    }
+    measure::compare_cells(comparisons);
   }
 
   // Opens a cache with room for the batch `times` over and fills it up to the timed steps.
@@ -100,13 +103,13 @@ class BatchRun {
     cell.attend_with = nullptr;
     cell.cache.reset();
     cell.ids.clear();
-    cell.ledger = std::make_unique<memory::Ledger>(point_.cache_bytes, point_.context->gpu());
-    cell.spec = fitted(point_, written, times);
-    cell.cache = build_cache(cell.spec, cache_shape(point_, times * point_.batch), *cell.ledger);
-    cell.result[results::kKernel] = cell.arm == 0 ? cell.cache->kernel() : "eigen/f32";
-    const std::vector<int64_t> padding = padding_of(point_, cell.arm);
-    if (cell.arm != 0) cell.attend_with = score_attention(*cell.cache, padding, *cell.ledger);
-    for (int i = 0; i < point_.batch; ++i) {
+    cell.ledger = std::make_unique<memory::Ledger>(point().cache_bytes, point().context->gpu());
+    cell.spec = fitted(point(), written, times);
+    cell.cache = build_cache(cell.spec, cache_shape(point(), times * point().batch), *cell.ledger);
+    cell.result[results::kKernel] = is_padding_arm(cell) ? "eigen/f32" : cell.cache->kernel();
+    const std::vector<int64_t> padding = padding_of(point(), cell);
+    if (is_padding_arm(cell)) cell.attend_with = score_attention(*cell.cache, padding, *cell.ledger);
+    for (int i = 0; i < point().batch; ++i) {
       cell.ids.push_back(cell.cache->add_sequence());
       append_padding(*cell.cache, cell.ids.back(), padding[static_cast<size_t>(i)]);
       workload::prefill(*cell.cache, *cell.workload, {&cell.ids.back(), 1}, 0,
@@ -116,8 +119,8 @@ class BatchRun {
 
   // Padding rows are held and read like others, but count as slack.
   void account(measure::Cell& cell) const {
-    std::vector<int64_t> lengths = point_.tokens, prompts = prompts_;
-    const std::vector<int64_t> padding = padding_of(point_, cell.arm);
+    std::vector<int64_t> lengths = point().tokens, prompts = prompts_;
+    const std::vector<int64_t> padding = padding_of(point(), cell);
     int64_t padded = 0, all = 0;
     for (size_t i = 0; i < lengths.size(); ++i) {
       lengths[i] += padding[i];
@@ -126,7 +129,7 @@ class BatchRun {
       all += lengths[i];
     }
     cell.account(lengths, prompts);
-    if (cell.arm != kPadded) return;
+    if (!is_padded(cell)) return;
     const CacheShape& s = cell.cache->shape();
     const int64_t bytes =
         padded * s.layers * s.kv_heads * s.head_dim * 2 * static_cast<int64_t>(sizeof(float));
@@ -135,39 +138,14 @@ class BatchRun {
     cell.result[kMaskedShare] = static_cast<double>(padded) / static_cast<double>(all);
   }
 
-  void check_scores(measure::Cell& cell) {
-    const verify::Errors errors = check_padded(cell, feed(cell), steps_ - 1, point_.tokens);
-    cell.result.number("err_rel_l2") = errors.metric("err_rel_l2");
-    cell.result[verify::kErrKernelRelL2] = errors.kernel_rel_l2;
-    const std::string failure = errors.failure();
-    if (!failure.empty()) return measure::mark(cell, results::Status::kFailed, failure);
-    cell.result[results::kStatus] = results::Status::kOk;
-  }
-
-  workload::TokenFeed& feed(const measure::Cell& cell) {
-    auto& feed = feeds_[cell.workload.get()];
-    if (!feed) {
-      feed = std::make_unique<workload::TokenFeed>(*cell.workload, point_.batch, prompts_);
-      feed->load(0, steps_);
-    }
-    return *feed;
-  }
+  workload::TokenFeed& feed(const measure::Cell& cell) { return Trial::feed(cell, 0, steps_, prompts_); }
 
   // Checks every sequence at its own length; the columns get the worst.
   void check(measure::Cell& cell) {
     verify::Errors worst;
-    workload::TokenFeed& tokens = feed(cell);
-    for (int i = 0; i < point_.batch; ++i) {
-      std::vector<verify::Output> outputs;
-      for (int layer = 0; layer < cell.cache->shape().layers; ++layer) {
-        outputs.push_back({.sequence = cell.ids[static_cast<size_t>(i)],
-                           .workload_sequence = i,
-                           .layer = layer,
-                           .q = tokens.q(layer, i, steps_ - 1),
-                           .out = tokens.out(layer, i)});
-      }
+    for (int i = 0; i < point().batch; ++i) {
       const verify::Errors errors =
-          verify::verify(*cell.cache, *cell.workload, point_.tokens[static_cast<size_t>(i)], outputs);
+          cell.errors(feed(cell), point().tokens[static_cast<size_t>(i)], i, i + 1, steps_ - 1);
       if (const std::string failure = errors.failure(); !failure.empty()) {
         return measure::mark(cell, results::Status::kFailed,
                              "sequence " + std::to_string(i) + ": " + failure);
@@ -184,30 +162,9 @@ class BatchRun {
         slack / (static_cast<double>(*row[results::kBytesPayload] + *row[results::kBytesMetadata]) + slack);
   }
 
-  const measure::SweepPoint& point_;
-  const measure::RunControl& control_;
-  results::ResultsFolder& results_;
   int64_t steps_;
   std::vector<int64_t> prompts_;  // tokens of each sequence before the timed steps
-  std::map<const workload::Workload*, std::unique_ptr<workload::TokenFeed>> feeds_;
 };
-
-std::vector<results::Row> run_batch(const measure::SweepPoint& point, const measure::RunControl& control,
-                                    results::ResultsFolder& results) {
-  const measure::Cells cells = measure::make_cells(point);
-  BatchRun run(point, control, results);
-  if (!run.run(cells)) return {};
-  std::vector<measure::Comparison> comparisons;
-  for (const auto& cell : cells) {
-    // The padded arm's baseline is the same attention without padding.
-    const measure::Cell* baseline = cell->arm == kPadded ? std::prev(&cell)->get() : cells.front().get();
-    comparisons.push_back({cell.get(), baseline, baseline->result[results::kVariant]});
-  }
-  measure::compare_cells(comparisons);
-  std::vector<results::Row> rows;
-  for (const auto& cell : cells) rows.push_back(cell->result);
-  return rows;
-}
 
 // A list is the same batch for every value of the axis.
 bool place_lengths(measure::SweepPoint& point) {
@@ -241,8 +198,7 @@ Spec with_fitting_pool(const Spec& spec, const CacheShape& shape, std::span<cons
   return with_pool(spec, std::max<int64_t>(1, blocks * shape.layers * times));
 }
 
-constexpr std::array kOwnOfBatch{ColumnGroup{kBatchColumns}};
-constexpr auto kBatchGroups = joined(kOfCells, kOfSteps, kOwnOfBatch, kOfOutputs, kOfComparisons);
+constexpr auto kBatchGroups = joined(kOfCells, kOfSteps, kBatchColumns, kOfOutputs, kOfComparisons);
 constexpr const results::Table* kBatchTables[] = {&measure::kSamples};
 
 const TableColumn kBatchTable[] = {
@@ -256,12 +212,12 @@ constinit const Experiment kBatch{.info = {.name = "batch",
                                            .help = "ragged batches: bytes lost to padding and fragmentation",
                                            .axes = kBatchAxes,
                                            .keys = kBatchKeys},
-                                  .place = place_lengths,
+                                  .derive_point = place_lengths,
                                   .fixed_tokens = 4000.0,
                                   .columns = kBatchGroups,
                                   .tables = kBatchTables,
                                   .table = kBatchTable,
                                   .plan = plan_batch,
-                                  .run = run_batch};
+                                  .run = measured<BatchTrial>};
 
 }  // namespace kv::experiments

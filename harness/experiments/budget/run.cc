@@ -6,9 +6,9 @@
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
 #include "harness/experiments/reading_run.h"
+#include "harness/experiments/trial.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/math/medians.h"
-#include "harness/measure/cell.h"
 #include "harness/workload/recorded_workload.h"
 
 namespace kv::experiments {
@@ -38,41 +38,37 @@ void plan_budget(measure::SweepPoint& point) {
   });
 }
 
-class BudgetRun {
+class BudgetTrial : public Trial {
  public:
-  explicit BudgetRun(const measure::SweepPoint& point) : point_(point), first_(first_checked(point)) {}
-
-  void measure(measure::Cell& cell) {
-    measure::attempt(cell, [&] {
-      cell.workload = recorded(point_.source->workload(cell.spec, point_.seq_len, point_.batch));
-      decode(cell);
-    });
-    cell.cache.reset();
-  }
+  BudgetTrial(const measure::SweepPoint& point, const measure::RunControl& control,
+              results::ResultsFolder& results)
+      : Trial(point, control, results), first_(first_checked(point)) {}
 
  private:
-  void decode(measure::Cell& cell) {
-    measure::open_cache(cell, point_, point_.batch);
-    for (int i = 0; i < point_.batch; ++i) cell.ids.push_back(cell.cache->add_sequence());
-    workload::prefill(*cell.cache, *cell.workload, cell.ids, 0, first_);
+  How how() const override { return How::kAlone; }
+
+  void prepare(measure::Cell& cell) override {
+    cell.workload = recorded(point().source->workload(cell.spec, point().seq_len, point().batch));
+    measure::open_cache(cell, point(), point().batch);
+    fill(cell, point(), first_);
     cell.prompt = first_;
     cell.ledger->reset_peaks();
-    workload::TokenFeed feed(*cell.workload, point_.batch);
-    feed.load(first_, point_.seq_len - first_);
+    workload::TokenFeed feed(*cell.workload, point().batch);
+    feed.load(first_, point().seq_len - first_);
     std::vector<verify::Errors> errors;
     std::vector<double> of_sequences(cell.ids.size());  // means over the last tokens
-    const auto positions = static_cast<double>(point_.seq_len - first_);
-    for (int64_t t = first_; t < point_.seq_len; ++t) {
+    const auto positions = static_cast<double>(point().seq_len - first_);
+    for (int64_t t = first_; t < point().seq_len; ++t) {
       cell.step(feed, t, cell.ids, true);
-      for (int i = 0; i < point_.batch; ++i) {
+      for (int i = 0; i < point().batch; ++i) {
         errors.push_back(cell.errors(feed, t + 1, i, i + 1));
         of_sequences[static_cast<size_t>(i)] += errors.back().metric("err_rel_l2") / positions;
       }
     }
-    cell.account(std::vector<int64_t>(cell.ids.size(), point_.seq_len));
+    cell.account(std::vector<int64_t>(cell.ids.size(), point().seq_len));
     verify::Errors mean = mean_of(errors);
-    mean.heads *= point_.batch;
-    cell.judge(mean, point_.seq_len - first_);
+    mean.heads *= point().batch;
+    cell.judge(mean, point().seq_len - first_);
     set_interval(cell.result, of_sequences);
   }
 
@@ -88,34 +84,19 @@ class BudgetRun {
   std::shared_ptr<const workload::Workload> recorded(
       const std::shared_ptr<const workload::Workload>& workload) {
     if (workload != source_) {
-      recording_ = std::make_shared<workload::RecordedWorkload>(*workload, point_.batch, point_.seq_len);
+      recording_ = std::make_shared<workload::RecordedWorkload>(*workload, point().batch, point().seq_len);
       source_ = workload;
     }
     return recording_;
   }
 
-  const measure::SweepPoint& point_;
   const int64_t first_;
   std::shared_ptr<const workload::Workload> source_, recording_;
 };
 
-std::vector<results::Row> run_budget(const measure::SweepPoint& point, const measure::RunControl& control,
-                                     results::ResultsFolder&) {
-  BudgetRun run(point);
-  std::vector<results::Row> rows;
-  for (const measure::PlannedCell& planned : point.cells) {
-    if (control.stop()) return {};
-    const auto cell = measure::make_cell(point, planned);
-    if (measure::runs(*cell)) run.measure(*cell);
-    rows.push_back(cell->result);
-  }
-  return rows;
-}
-
 }  // namespace
 
-constexpr std::array kOwnOfBudget{ColumnGroup{kBudgetColumns}};
-constexpr auto kBudgetGroups = joined(kOfCells, kOfKept, kOfOutputs, kOwnOfBudget, kOfChoices);
+constexpr auto kBudgetGroups = joined(kOfCells, kOfKept, kOfOutputs, kBudgetColumns, kOfChoices);
 
 constinit const Experiment kBudget{.info = {.name = "budget",
                                             .help = "error against bytes, averaged over the last tokens; "
@@ -125,6 +106,6 @@ constinit const Experiment kBudget{.info = {.name = "budget",
                                    .check = check_budget,
                                    .columns = kBudgetGroups,
                                    .plan = plan_budget,
-                                   .run = run_budget};
+                                   .run = measured<BudgetTrial>};
 
 }  // namespace kv::experiments

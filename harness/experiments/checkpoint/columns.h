@@ -1,8 +1,6 @@
 // The columns that checkpoint alone writes.
 #pragma once
 
-#include <string>
-
 #include "harness/results/column.h"
 
 namespace kv::experiments {

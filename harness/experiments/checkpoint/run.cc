@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -13,10 +14,9 @@
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/checkpoint/columns.h"
 #include "harness/experiments/list.h"
+#include "harness/experiments/trial.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/math/stats.h"
-#include "harness/measure/cell.h"
-#include "harness/measure/sample_columns.h"
 #include "harness/measure/time_columns.h"
 #include "harness/measure/timed_tasks.h"
 
@@ -56,6 +56,8 @@ class ScratchFolder {
 
 // A sequence of a cache and the places it is saved to.
 struct Subject {
+  Subject(Cache& of, SequenceId sequence, std::string path)
+      : cache(of), id(sequence), file(std::move(path)) {}
   Cache& cache;
   SequenceId id;
   std::string file;
@@ -112,113 +114,81 @@ bool is_wanted(const Operation& operation, const LayerSpecs& specs) {
   });
 }
 
-// Times one operation again and again. Its result is released, and the memory is back, before the next.
-class OperationTask : public measure::CellTask {
+class CheckpointTrial : public Trial {
  public:
-  OperationTask(measure::Cell& cell, const Operation& operation, Subject& subject, int iterations,
-                results::ResultsFolder& results)
-      : CellTask(cell),
-        operation_(operation),
-        subject_(subject),
-        iterations_(iterations),
-        results_(results) {}
+  CheckpointTrial(const measure::SweepPoint& point, const measure::RunControl& control,
+                  results::ResultsFolder& results)
+      : Trial(point, control, results), folder_(results.path() / "checkpoint.part") {}
 
-  std::string name() const override { return cell_.key + " " + operation_.name; }
-  int iterations() const override { return iterations_; }
-  void begin(int repetition) override { repetition_ = repetition, times_.clear(); }
+ private:
+  How how() const override { return How::kAlone; }
 
-  double run() override {
-    if (operation_.prepare) operation_.prepare(subject_);
-    measure::Stopwatch watch;
-    const SequenceId made = operation_.run(subject_);
-    const double seconds = watch.lap();
-    if (made >= 0) subject_.cache.release(made);
-    times_.push_back(seconds * 1e6);
-    return seconds;
+  void begin(const Group&) override { samples_.clear(); }
+  void prepare(measure::Cell& cell) override {
+    fill_all_but_one(cell);
+    subject_.emplace(*cell.cache, cell.ids.front(), folder_.file());
+    const std::string difference = resumes_exactly(cell, *subject_);
+    if (!difference.empty()) measure::mark(cell, results::Status::kFailed, difference);
   }
 
-  void end() override {
-    std::vector<results::Row> rows;
-    for (size_t i = 0; i < times_.size(); ++i) {
-      rows.push_back(measure::sample_of(cell_, repetition_, i, operation_.name));
-      rows.back()[measure::kStepUs] = times_[i];
+  // Times each operation again and again. Its result is released, and the memory is back, before the next.
+  void add_tasks(measure::Cell& cell, measure::TimedTasks& tasks) override {
+    for (const Operation& operation : kOperations) {
+      if (!is_wanted(operation, cell.spec)) continue;
+      const auto step = [this, &operation] {
+        if (operation.prepare) operation.prepare(*subject_);
+        measure::Stopwatch watch;
+        const SequenceId made = operation.run(*subject_);
+        const double seconds = watch.lap();
+        if (made >= 0) subject_->cache.release(made);
+        return measure::StepTimes{.attend_us = seconds * 1e6};
+      };
+      tasks.push_back(measure::sampled(
+          cell, samples_[&operation],
+          {.kind = operation.name, .steps = point().experiment->measure.steps, .step = step}, results()));
     }
-    results_.add(measure::kSamples, rows);
-    all_.push_back(times_);
+  }
+  void summarise(measure::Cell& cell) override {
+    const config::MeasureConfig& m = point().experiment->measure;
+    for (const auto& [operation, samples] : samples_)
+      cell.result[operation->p50_us] = math::median(measure::repetition_medians(samples));
+    cell.result[measure::kSampleCount] = m.repetitions * m.steps;
+    cell.result[measure::kRepetitions] = m.repetitions;
+    subject_.reset();  // before its cache
   }
 
-  void write(results::Row& cell) const {
-    cell[operation_.p50_us] = math::median(math::repetition_medians(all_));
-    cell[measure::kSampleCount] = static_cast<int64_t>(all_.size()) * iterations_;
-  }
-
- private:
-  const Operation& operation_;
-  Subject& subject_;
-  const int iterations_;
-  results::ResultsFolder& results_;
-  int repetition_ = 0;
-  std::vector<double> times_;
-  std::vector<std::vector<double>> all_;  // by repetition
-};
-
-class CheckpointRun {
- public:
-  CheckpointRun(const measure::SweepPoint& point, const measure::RunControl& control,
-                results::ResultsFolder& results)
-      : point_(point), control_(control), results_(results), folder_(results.path() / "checkpoint.part") {}
-
-  // Returns false if stopped.
-  bool measure(measure::Cell& cell) {
-    bool finished = true;
-    measure::attempt(cell, [&] {
-      fill(cell);
-      Subject subject{*cell.cache, cell.ids.front(), folder_.file()};
-      const std::string difference = resumes_exactly(cell, subject);
-      if (!difference.empty()) {
-        measure::mark(cell, results::Status::kFailed, difference);
-      } else if (measure::runs(cell)) {
-        finished = time(cell, subject);
-      }
-    });
-    cell.cache.reset();
-    return finished;
-  }
-
- private:
   // Fills all tokens but the last, which shows whether a copy continues alike.
-  void fill(measure::Cell& cell) {
-    cell.workload = point_.source->workload(cell.spec, point_.seq_len);
-    measure::open_cache(cell, point_, point_.batch + kCopies);
-    for (int i = 0; i < point_.batch; ++i) cell.ids.push_back(cell.cache->add_sequence());
-    cell.prompt = point_.seq_len - 1;
-    workload::prefill(*cell.cache, *cell.workload, cell.ids, 0, cell.prompt);
+  void fill_all_but_one(measure::Cell& cell) const {
+    cell.workload = point().source->workload(cell.spec, point().seq_len);
+    measure::open_cache(cell, point(), point().batch + kCopies);
+    cell.prompt = point().seq_len - 1;
+    fill(cell, point(), cell.prompt);
   }
 
   // Returns the difference, or empty. Leaves the sequence at its full length, the columns of bytes and errors set,
   // and a file and a snapshot of that length.
-  std::string resumes_exactly(measure::Cell& cell, Subject& subject) {
+  std::string resumes_exactly(measure::Cell& cell, Subject& subject) const {
     std::vector<std::pair<const char*, SequenceId>> copies;
     for (const Operation& operation : kOperations) {
       if (!is_wanted(operation, cell.spec)) continue;
       const SequenceId made = run_operation(operation, subject);
       if (made >= 0) copies.emplace_back(operation.name, made);
     }
-    workload::TokenFeed all(*cell.workload, point_.batch), one(*cell.workload, 1);
-    all.load(point_.seq_len - 1, 1);
-    one.load(point_.seq_len - 1, 1);
+    workload::TokenFeed all(*cell.workload, point().batch), one(*cell.workload, 1);
+    all.load(point().seq_len - 1, 1);
+    one.load(point().seq_len - 1, 1);
     cell.ledger->reset_peaks();
-    cell.step(all, point_.seq_len - 1, cell.ids, true);
+    cell.step(all, point().seq_len - 1, cell.ids, true);
     for (const auto& [name, copy] : copies) {
-      cell.step(one, point_.seq_len - 1, {&copy, 1}, true);
+      cell.step(one, point().seq_len - 1, {&copy, 1}, true);
       if (!alike(cell, all, one, copy))
         return std::string("after ") + name + " a sequence does not continue like its source";
       cell.cache->release(copy);
     }
     subject.snapshot.reset();  // not the cache's own
     cell.cache->compact();     // closes gaps left by the copies, which the closed form excludes
-    cell.account(std::vector<int64_t>(cell.ids.size(), point_.seq_len));
-    cell.check(all, point_.seq_len);
+    cell.account(std::vector<int64_t>(cell.ids.size(), point().seq_len));
+    cell.check(all, point().seq_len);
     for (const Operation& operation : kOperations) {
       if (!is_wanted(operation, cell.spec)) continue;
       if (operation.prepare) operation.prepare(subject);
@@ -255,46 +225,15 @@ class CheckpointRun {
     return true;
   }
 
-  bool time(measure::Cell& cell, Subject& subject) {
-    const config::MeasureConfig& measure = point_.experiment->measure;
-    std::vector<std::unique_ptr<measure::TimedTask>> tasks;
-    std::vector<const OperationTask*> timed;
-    for (const Operation& operation : kOperations) {
-      if (!is_wanted(operation, cell.spec)) continue;
-      auto task = std::make_unique<OperationTask>(cell, operation, subject, measure.steps, results_);
-      timed.push_back(task.get());
-      tasks.push_back(std::move(task));
-    }
-    if (!measure::run_interleaved(tasks, measure.repetitions, control_.stop)) return false;
-    for (const OperationTask* task : timed) task->write(cell.result);
-    cell.result[measure::kRepetitions] = measure.repetitions;
-    return true;
-  }
-
-  const measure::SweepPoint& point_;
-  const measure::RunControl& control_;
-  results::ResultsFolder& results_;
   ScratchFolder folder_;
+  std::optional<Subject> subject_;
+  std::map<const Operation*, measure::Samples> samples_;
 };
-
-std::vector<results::Row> run_checkpoint(const measure::SweepPoint& point, const measure::RunControl& control,
-                                         results::ResultsFolder& results) {
-  CheckpointRun run(point, control, results);
-  std::vector<results::Row> rows;
-  for (const measure::PlannedCell& planned : point.cells) {
-    if (control.stop()) return {};
-    const auto cell = measure::make_cell(point, planned);
-    if (measure::runs(*cell) && !run.measure(*cell)) return {};
-    rows.push_back(cell->result);
-  }
-  return rows;
-}
 
 }  // namespace
 
-constexpr std::array kOwnOfCheckpoint{ColumnGroup{kCheckpointColumns},
-                                      ColumnGroup{measure::kRepetitionColumns}};
-constexpr auto kCheckpointGroups = joined(kOfCells, kOfKept, kOwnOfCheckpoint, kOfOutputs, kOfChoices);
+constexpr auto kCheckpointGroups =
+    joined(kOfCells, kOfKept, kCheckpointColumns, measure::kRepetitionColumns, kOfOutputs, kOfChoices);
 constexpr const results::Table* kCheckpointTables[] = {&measure::kSamples};
 
 constinit const Experiment kCheckpoint{
@@ -304,6 +243,6 @@ constinit const Experiment kCheckpoint{
     .columns = kCheckpointGroups,
     .tables = kCheckpointTables,
     .plan = plan_checkpoint,
-    .run = run_checkpoint};
+    .run = measured<CheckpointTrial>};
 
 }  // namespace kv::experiments

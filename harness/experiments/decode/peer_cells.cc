@@ -2,15 +2,13 @@
 
 #include <algorithm>
 
+#include "harness/config/axes.h"
 #include "harness/experiments/cell_plan.h"
-#include "harness/experiments/decode/axes.h"
+#include "harness/experiments/trial.h"
+#include "harness/io/suggestion.h"
 #include "harness/math/medians.h"
 #include "harness/measure/gpu_ceiling.h"
-#include "harness/measure/peer_columns.h"
-#include "harness/measure/roofline_columns.h"
-#include "harness/measure/sample_columns.h"
 #include "harness/measure/time_columns.h"
-#include "harness/measure/timed_tasks.h"
 #include "harness/peers/peers.h"
 #include "harness/results/cell_columns.h"
 #include "harness/verify/verify.h"
@@ -18,6 +16,26 @@
 
 namespace kv::experiments {
 namespace {
+
+std::vector<std::string> read_peers(config::Section& section, const std::string& key,
+                                    const std::vector<std::string>& fallback) {
+  if (!section.has(key)) return fallback;
+  std::vector<std::string> known, peers;
+  for (const peers::Format& format : peers::formats()) known.push_back(format.text());
+  for (const std::string& written : section.texts(key, {})) {
+    const auto before = peers.size();
+    for (const std::string& format : known) {
+      if (format == written || format.starts_with(written + "/")) peers.push_back(format);
+    }
+    if (peers.size() > before) continue;
+    std::string list;
+    for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
+    section.fail(key, "must be among " + list + ", or a name before the slash, not '" + written + "'" +
+                          io::did_you_mean(written, known));
+  }
+  config::refuse_repeats(section, key, peers);
+  return peers;
+}
 
 constexpr int64_t kEngineBytes = int64_t{400} << 20;  // a process with PyTorch loaded
 
@@ -40,52 +58,29 @@ struct Places {
 };
 
 // Repetitions that a peer runs by itself on request; it reports each step's time.
-class PeerTask : public measure::CellTask {
- public:
-  PeerTask(measure::Cell& cell, peers::Process& process, bool cold, int iterations,
-           results::ResultsFolder& results)
-      : CellTask(cell), process_(process), cold_(cold), iterations_(iterations), results_(results) {}
-
-  std::string name() const override { return cell_.key + (cold_ ? " cold" : ""); }
-  int iterations() const override { return iterations_; }
-
-  void begin(int repetition) override {
-    repetition_ = repetition;
-    next_ = 0;
-    times_us_ = process_.ask({{"do", cold_ ? "cold" : "steps"}, {"count", iterations_}})
-                    .at("us")
-                    .get<std::vector<double>>();
-    if (std::ssize(times_us_) != iterations_ ||
-        std::ranges::any_of(times_us_, [](double t) { return !(t > 0); }))
-      throw std::runtime_error("the peer reported the times of " + std::to_string(times_us_.size()) +
-                               " steps, not of " + std::to_string(iterations_));
-  }
-  double run() override { return times_us_[next_++] * 1e-6; }
-  void take(int, std::optional<double>) override {}  // another process's threads did the work
-  void end() override {
-    std::vector<results::Row> rows;
-    std::vector<measure::StepTimes> steps;
-    for (size_t i = 0; i < times_us_.size(); ++i) {
-      rows.push_back(measure::sample_of(cell_, repetition_, i, cold_ ? "cold" : "step"));
-      results::Row& row = rows.back();
-      (!cold_           ? row[measure::kStepUs]
-       : cell_.on_gpu() ? row[measure::kGpuUs]
-                        : row[measure::kAttendUs]) = times_us_[i];
-      steps.push_back({.attend_us = times_us_[i]});
-    }
-    results_.add(measure::kSamples, rows);
-    cold_ ? cell_.cold_us.push_back(times_us_) : cell_.steps.push_back(steps);
-  }
-
- private:
-  peers::Process& process_;
-  const bool cold_;
-  const int iterations_;
-  results::ResultsFolder& results_;
-  int repetition_ = 0;
-  size_t next_ = 0;
-  std::vector<double> times_us_;
-};
+std::unique_ptr<measure::TimedTask> peer_task(measure::Cell& cell, peers::Process& process, bool cold,
+                                              int64_t steps, results::ResultsFolder& results) {
+  struct Reported {
+    std::vector<double> us;
+    size_t next = 0;
+  };
+  const auto now = std::make_shared<Reported>();
+  const auto begin = [=, &process] {
+    *now = {
+        process.ask({{"do", cold ? "cold" : "steps"}, {"count", steps}}).at("us").get<std::vector<double>>()};
+    if (std::ssize(now->us) != steps || std::ranges::any_of(now->us, [](double t) { return !(t > 0); }))
+      throw std::runtime_error("the peer reported the times of " + std::to_string(now->us.size()) +
+                               " steps, not of " + std::to_string(steps));
+  };
+  return measure::sampled(cell, cold ? cell.cold : cell.steps,
+                          {.kind = cold ? "cold" : "step",
+                           .steps = steps,
+                           .step = [now] { return measure::StepTimes{.attend_us = now->us[now->next++]}; },
+                           .begin = begin,
+                           .is_elsewhere = true,
+                           .write = cold ? measure::write_attention : measure::write_whole},
+                          results);
+}
 
 // Compares with the group's first variant of the codec that the peer's file names.
 void compare(measure::Cell& cell, const std::vector<measure::Cell*>& group) {
@@ -96,11 +91,12 @@ void compare(measure::Cell& cell, const std::vector<measure::Cell*>& group) {
   if (own == group.end() || cell.steps.empty()) return;
   results::Row& row = cell.result;
   row[measure::kPeerVersus] = (*own)->spec.print();
-  const math::Ratio hot = math::ratio_of_medians(measure::step_medians(cell), measure::step_medians(**own));
+  const math::Ratio hot = math::ratio_of_medians(measure::repetition_medians(cell.steps),
+                                                 measure::repetition_medians((*own)->steps));
   row.set(measure::kPeerRatioP50, hot.value, hot.interval(math::kConfidence));
-  if (cell.cold_us.empty() || (*own)->cold_us.empty()) return;
-  const math::Ratio cold = math::ratio_of_medians(math::repetition_medians(cell.cold_us),
-                                                  math::repetition_medians((*own)->cold_us));
+  if (cell.cold.empty() || (*own)->cold.empty()) return;
+  const math::Ratio cold = math::ratio_of_medians(measure::repetition_medians(cell.cold),
+                                                  measure::repetition_medians((*own)->cold));
   row.set(measure::kPeerColdRatioP50, cold.value, cold.interval(math::kConfidence));
 }
 
@@ -114,15 +110,19 @@ std::string why_not(const measure::SweepPoint& point, const std::string& peer) {
 
 }  // namespace
 
+const config::Key<std::vector<std::string>> kPeersKey{"peers",
+                                                      config::SharedTable::kSweep,
+                                                      {},
+                                                      read_peers,
+                                                      "other engines and their formats, as \"ggml/q8_0\""};
+
 void add_peers(measure::SweepPoint& point) {
   for (const std::string& name : point.experiment->settings[kPeersKey]) {
     const peers::Format format = peers::format_named(name);
     measure::PlannedCell& cell = add_cell(point, LayerSpecs(parse_spec("contiguous/" + format.stored)));
     cell.key = point.key_of(name);
     cell.variant = cell.series = cell.peer = name;
-    if (!cell.is_measured()) continue;
-    cell.reason = why_not(point, format.peer);
-    if (!cell.reason.empty()) cell.status = results::Status::kUnsupported;
+    if (cell.is_measured()) refuse(cell, why_not(point, format.peer));
   }
 }
 
@@ -142,7 +142,7 @@ void PeerCells::verify(measure::Cell& cell) {
   const peers::Format format = peers::format_named(cell.peer);
   if (!tokens_) read_tokens(cell);
   auto process =
-      std::make_unique<peers::Process>(format.peer, *tokens_, point_.threads,
+      std::make_unique<peers::Process>(peers::serving(format.peer), tokens_->file(), point_.threads,
                                        std::chrono::seconds(point_.experiment->settings[kPeerTimeoutKey]));
   cell.result[measure::kPeerTolerance] = format.tolerance;
   prepare(cell, *process);
@@ -198,8 +198,7 @@ void PeerCells::check(measure::Cell& cell, double tolerance) const {
   const Places at(point_, point_.seq_len - base_);
   measure::open_cache(cell, point_, point_.batch);
   workload::TokenFeed feed(*cell.workload, point_.batch);
-  for (int i = 0; i < point_.batch; ++i) cell.ids.push_back(cell.cache->add_sequence());
-  workload::prefill(*cell.cache, *cell.workload, cell.ids, 0, point_.seq_len);
+  fill(cell, point_, point_.seq_len);
   feed.load(point_.seq_len - 1, 1);
   std::vector<verify::Output> outputs;
   for (int i = 0; i < point_.batch; ++i) {
@@ -216,12 +215,11 @@ void PeerCells::check(measure::Cell& cell, double tolerance) const {
   cell.judge(errors, 1);
 }
 
-void PeerCells::add_tasks(measure::Cell& cell, TimedGroup::Tasks& tasks, results::ResultsFolder& results) {
+void PeerCells::add_tasks(measure::Cell& cell, measure::TimedTasks& tasks, results::ResultsFolder& results) {
   peers::Process& process = *processes_.at(&cell);
-  const int steps = static_cast<int>(point_.seq_len - base_),
-            cold = static_cast<int>(point_.experiment->settings[kColdStepsKey]);
-  tasks.push_back(std::make_unique<PeerTask>(cell, process, false, steps, results));
-  if (cold_.count(&cell) > 0) tasks.push_back(std::make_unique<PeerTask>(cell, process, true, cold, results));
+  tasks.push_back(peer_task(cell, process, false, point_.seq_len - base_, results));
+  if (cold_.count(&cell) > 0)
+    tasks.push_back(peer_task(cell, process, true, point_.experiment->settings[kColdStepsKey], results));
 }
 
 void PeerCells::summarise(measure::Cell& cell, const std::vector<measure::Cell*>& group) {

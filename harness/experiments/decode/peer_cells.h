@@ -6,11 +6,26 @@
 #include <memory>
 #include <set>
 
-#include "harness/experiments/timed_group.h"
-#include "harness/measure/cell.h"
+#include "harness/config/key.h"
+#include "harness/measure/timed_tasks.h"
 #include "harness/peers/process.h"
 
 namespace kv::experiments {
+
+inline const config::Key<int64_t> kColdStepsKey{
+    "cold_steps", config::SharedTable::kMeasure, 16, config::count(0, 100000),
+    "attends over rotating caches a repetition; 0 leaves the cold columns out"};
+inline const config::Key<int64_t> kDraftKey{
+    "draft", config::SharedTable::kMeasure, 0, config::tokens(0, 1024),
+    "tokens that a step verifies besides its own; 0 leaves the draft columns out"};
+inline const config::Key<double> kAcceptKey{"accept", config::SharedTable::kMeasure, 0.7,
+                                            config::number(0.0, 1.0),
+                                            "probability that a draft is accepted if those before it were"};
+inline const config::Key<int64_t> kPeerTimeoutKey{"peer_timeout", config::SharedTable::kMeasure, 300,
+                                                  config::count(1, 100000),
+                                                  "seconds in which a peer has to answer"};
+// A peer's name selects all of its formats.
+extern const config::Key<std::vector<std::string>> kPeersKey;
 
 class PeerCells {
  public:
@@ -25,7 +40,7 @@ class PeerCells {
   // Starts the cell's peer, sends it the tokens, and compares its outputs of the last step with FP64.
   void verify(measure::Cell& cell);
   // Adds hot steps, and steps over rows that have left the last-level cache.
-  void add_tasks(measure::Cell& cell, TimedGroup::Tasks& tasks, results::ResultsFolder& results);
+  void add_tasks(measure::Cell& cell, measure::TimedTasks& tasks, results::ResultsFolder& results);
   // Call once all peers have been filled.
   void forget_tokens() { tokens_.reset(); }
   // Clears the columns that only kvlab's own caches have, and compares with the cell of `group` that stores the same

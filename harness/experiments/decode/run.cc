@@ -8,16 +8,15 @@
 
 #include "harness/experiments/break_even.h"
 #include "harness/experiments/cell_plan.h"
-#include "harness/experiments/decode/axes.h"
 #include "harness/experiments/decode/peer_cells.h"
 #include "harness/experiments/list.h"
-#include "harness/experiments/timed_group.h"
+#include "harness/experiments/trial.h"
 #include "harness/experiments/written_columns.h"
-#include "harness/measure/draft_columns.h"
 #include "harness/measure/drafts.h"
 #include "harness/measure/gpu_ceiling.h"
 #include "harness/measure/roofline_tasks.h"
 #include "harness/measure/tier_tasks.h"
+#include "harness/measure/time_columns.h"
 #include "harness/measure/timed_tasks.h"
 #include "harness/results/cell_columns.h"
 
@@ -48,36 +47,39 @@ int cold_replicas(const measure::Cell& cell) {
          1;
 }
 
-class DecodeGroup : public TimedGroup {
+class DecodeTrial : public Trial {
  public:
-  DecodeGroup(const measure::SweepPoint& point, const measure::RunControl& control,
+  DecodeTrial(const measure::SweepPoint& point, const measure::RunControl& control,
               results::ResultsFolder& results)
-      : TimedGroup(point, control, results),
-        measure_(point.experiment->measure),
-        settings_(point.experiment->settings),
-        cold_steps_(static_cast<int>(settings_[kColdStepsKey])),
-        base_(std::max<int64_t>(0, point.seq_len - measure_.steps)),
-        peers_(point, base_) {}
+      : Trial(point, control, results),
+        cold_steps_(static_cast<int>(settings()[kColdStepsKey])),
+        base_(std::max<int64_t>(0, point.seq_len - point.experiment->measure.steps)) {}
 
  private:
-  // Leaves the cache at the length before the timed steps, with room for the steps' forks.
-  void verify(measure::Cell& cell) override {
-    if (!cell.peer.empty()) return peers_.verify(cell);
+  void begin(const Group& group) override {
+    group_ = group;
+    peers_.emplace(point(), base_);
+    drafts_.clear();
+    roofline_.reset();
+    tiers_.reset();
+    ceiling_ = nullptr;
+  }
+  // Verifies, and leaves the cache at the length before the timed steps, with room for the steps' forks.
+  void prepare(measure::Cell& cell) override {
+    cell.workload = point().source->workload(cell.spec, point().seq_len);
+    if (!cell.peer.empty()) return peers_->verify(cell);
     open_and_fill(cell, point().batch);
     cell.ledger->reset_peaks();
     workload::TokenFeed& tokens = feed(cell);
     for (int64_t t = base_; t < point().seq_len; ++t) cell.step(tokens, t, cell.ids, true);
     cell.account(std::vector<int64_t>(cell.ids.size(), point().seq_len));
-    cell.check(tokens, point().seq_len);
-  }
-  void make_ready(measure::Cell& cell) override {
-    if (!cell.peer.empty()) return;
+    if (!cell.check(tokens, point().seq_len)) return;
     open_and_fill(cell, 2 * point().batch);
-    if (settings_[kDraftKey] > 0) check_drafts(cell);
+    if (settings()[kDraftKey] > 0) check_drafts(cell);
   }
 
-  void add_tasks(measure::Cell& cell, Tasks& tasks) override {
-    if (!cell.peer.empty()) return peers_.add_tasks(cell, tasks, results());
+  void add_tasks(measure::Cell& cell, measure::TimedTasks& tasks) override {
+    if (!cell.peer.empty()) return peers_->add_tasks(cell, tasks, results());
     tasks.push_back(measure::step_task(cell, feed(cell), base_, point().seq_len - base_, results()));
     if (const auto drafts = drafts_.find(&cell); drafts != drafts_.end())
       tasks.push_back(measure::draft_task(cell, *drafts->second, results()));
@@ -89,14 +91,10 @@ class DecodeGroup : public TimedGroup {
       cell.result[results::kReason] = "no memory for cold copies";
     }
   }
-  void add_comparisons(const std::vector<measure::Cell*>& group, Tasks& tasks) override {
-    peers_.forget_tokens();
-    group_ = group;
+  void add_comparisons(const Group& group, measure::TimedTasks& tasks) override {
+    peers_->forget_tokens();
     if (cuda::Gpu* const gpu = point().context->gpu()) {  // the other ceilings are the CPU's
-      if (cold_steps_ == 0) return;
-      auto ceiling = std::make_unique<measure::GpuCeilingTask>(*gpu);
-      ceiling_ = ceiling.get();
-      tasks.push_back(std::move(ceiling));
+      if (cold_steps_ > 0) ceiling_ = measure::added(std::make_unique<measure::GpuCeilingTask>(*gpu), tasks);
       return;
     }
     std::vector<measure::Cell*> own;
@@ -115,59 +113,45 @@ class DecodeGroup : public TimedGroup {
     roofline_->write(cell);
     tiers_->write(cell);
   }
+  void compare(const measure::Cells& cells) override { compare_with_first(cells); }
 
   void open_and_fill(measure::Cell& cell, int sequences) const {
     measure::open_cache(cell, point(), sequences);
-    for (int i = 0; i < point().batch; ++i) cell.ids.push_back(cell.cache->add_sequence());
-    workload::prefill(*cell.cache, *cell.workload, cell.ids, 0, base_);
+    fill(cell, point(), base_);
     cell.prompt = base_;
   }
 
-  // The feed still holds the outputs of verify()'s last step.
+  // The feed still holds the outputs of the last verified step.
   void check_drafts(measure::Cell& cell) {
     const int64_t end = point().seq_len - 1;
     auto drafts =
         std::make_unique<measure::DraftSteps>(*cell.workload, point().batch,
-                                              measure::DraftSettings{.drafts = settings_[kDraftKey],
-                                                                     .accept = settings_[kAcceptKey],
+                                              measure::DraftSettings{.drafts = settings()[kDraftKey],
+                                                                     .accept = settings()[kAcceptKey],
                                                                      .seed = point().config->seed,
                                                                      .first = base_,
                                                                      .end = end});
-    cell.result[measure::kDraftTokens] = settings_[kDraftKey];
-    cell.result[measure::kDraftAccept] = settings_[kAcceptKey];
+    cell.result[measure::kDraftTokens] = settings()[kDraftKey];
+    cell.result[measure::kDraftAccept] = settings()[kAcceptKey];
     cell.result[measure::kDraftRefused] = drafts->count() == 0
                                               ? "a sequence has fewer tokens than a step"
                                               : measure::check_drafts(cell, feed(cell), *drafts, end);
     if (cell.result[measure::kDraftRefused].empty()) drafts_[&cell] = std::move(drafts);
   }
 
-  // Cells with the same workload share its feed.
   workload::TokenFeed& feed(const measure::Cell& cell) {
-    auto& feed = feeds_[cell.workload.get()];
-    if (!feed) {
-      feed = std::make_unique<workload::TokenFeed>(*cell.workload, point().batch);
-      feed->load(base_, point().seq_len - base_);
-    }
-    return *feed;
+    return Trial::feed(cell, base_, point().seq_len - base_);
   }
 
-  const config::MeasureConfig& measure_;
-  const config::Settings& settings_;
   const int cold_steps_;
   const int64_t base_;  // tokens before the timed steps
-  PeerCells peers_;
-  std::vector<measure::Cell*> group_;
-  std::map<const workload::Workload*, std::unique_ptr<workload::TokenFeed>> feeds_;
+  Group group_;
+  std::optional<PeerCells> peers_;
   std::map<const measure::Cell*, std::unique_ptr<measure::DraftSteps>> drafts_;
   std::optional<measure::RooflineTasks> roofline_;
   std::optional<measure::TierTasks> tiers_;
   const measure::GpuCeilingTask* ceiling_ = nullptr;  // among the group's tasks, on a GPU
 };
-
-std::vector<results::Row> run_decode(const measure::SweepPoint& point, const measure::RunControl& control,
-                                     results::ResultsFolder& results) {
-  return run_groups<DecodeGroup>(point, control, results);
-}
 
 bool is_timed_cold(const config::Config&, const config::ExperimentConfig& sweep) {
   return sweep.settings[kColdStepsKey] > 0;
@@ -193,16 +177,12 @@ void check_decode_keys(const config::Section& own, const config::ExperimentConfi
                           ", the tokens of a step that verifies " + std::to_string(draft));
 }
 
-constexpr std::array kOwnOfDecode{ColumnGroup{measure::kColdColumns, is_timed_cold},
-                                  ColumnGroup{measure::kGpuColumns, runs_on_gpu},
-                                  ColumnGroup{measure::kDraftColumns, verifies_drafts},
-                                  ColumnGroup{measure::kRooflineColumns},
-                                  ColumnGroup{measure::kColdRooflineColumns, is_timed_cold},
-                                  ColumnGroup{measure::kTierTimeColumns, has_tiers},
-                                  ColumnGroup{measure::kPeerColumns, has_peers},
-                                  ColumnGroup{measure::kColdRatioColumns, is_timed_cold}};
-constexpr auto kDecodeGroups =
-    joined(kOfCells, kOfKept, kOfSteps, kOwnOfDecode, kOfOutputs, kOfChoices, kOfComparisons);
+constexpr auto kDecodeGroups = joined(
+    kOfCells, kOfKept, kOfSteps, ColumnGroup{measure::kColdColumns, is_timed_cold},
+    ColumnGroup{measure::kGpuColumns, runs_on_gpu}, ColumnGroup{measure::kDraftColumns, verifies_drafts},
+    measure::kRooflineColumns, ColumnGroup{measure::kColdRooflineColumns, is_timed_cold},
+    ColumnGroup{measure::kTierTimeColumns, has_tiers}, ColumnGroup{measure::kPeerColumns, has_peers},
+    ColumnGroup{measure::kColdRatioColumns, is_timed_cold}, kOfOutputs, kOfChoices, kOfComparisons);
 constexpr const results::Table* kDecodeTables[] = {&measure::kSamples};
 
 constinit const Experiment kDecode{.info = {.name = "decode",
@@ -222,6 +202,6 @@ constinit const Experiment kDecode{.info = {.name = "decode",
                                    .sentence = break_even,
                                    .has_steady_steps = true,
                                    .plan = plan_decode,
-                                   .run = run_decode};
+                                   .run = measured<DecodeTrial>};
 
 }  // namespace kv::experiments

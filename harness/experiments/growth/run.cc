@@ -4,21 +4,45 @@
 
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/growth/axes.h"
-#include "harness/experiments/growth/columns.h"
 #include "harness/experiments/growth/uncached_rows.h"
 #include "harness/experiments/list.h"
-#include "harness/experiments/timed_group.h"
+#include "harness/experiments/trial.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/io/bytes.h"
 #include "harness/math/medians.h"
-#include "harness/measure/sample_columns.h"
 #include "harness/measure/time_columns.h"
 #include "harness/measure/timed_tasks.h"
 #include "harness/results/cell_columns.h"
+#include "harness/results/estimate.h"
 #include "variants/cache/spec.h"
 
 namespace kv::experiments {
 namespace {
+
+constexpr auto kAppendTotalUs = results::estimate<"append_total_us", "append_total_ci_*_us">(
+                                    "us",
+                                    "growth: append + view of all steps from an empty cache on, "
+                                    "reallocations included; median over repetitions",
+                                    "95 % interval (Student's, over repetitions)")
+                                    .called("all appends");
+constexpr auto kAppendTotalRatio =
+    results::estimate<"append_total_ratio_p50", "append_total_ratio_ci_*">(
+        "1", "growth: append_total_us / that of `versus`, over the interleaved repetitions",
+        "interval, so wide that all of the sweep point are right together with 95 % (Holm)")
+        .called("all appends / baseline");
+constexpr auto kGrowthColumns = results::column_list(kAppendTotalUs, kAppendTotalRatio);
+
+constexpr results::IntegerColumn kToken{"token", "tokens", "tokens of a sequence after this step"};
+constexpr results::IntegerColumn kBytesWorkspace{"bytes_workspace", "bytes",
+                                                 "scratch buffers after this step"};
+constexpr results::IntegerColumn kBytesMoved{"bytes_copied", "bytes",
+                                             "bytes moved by growth and slicing since the first step"};
+
+const results::Table kGrowthSteps{
+    "growth.csv",
+    {&results::kCell, &results::kVariant, &results::kBatch, &results::kSeqLen, &measure::kRepetition, &kToken,
+     &measure::kAppendUs, &measure::kViewUs, &measure::kAttendUs, &measure::kStepUs, &results::kBytesPayload,
+     &results::kBytesMetadata, &results::kBytesSlack, &kBytesWorkspace, &kBytesMoved, &results::kHost}};
 
 constexpr int64_t kLoadedTokens = 256;  // loaded at a time
 
@@ -68,89 +92,29 @@ void compare_totals(const measure::Cells& cells) {
   }
 }
 
-// One iteration is a whole run from an empty cache.
-class GrowthTask : public measure::CellTask {
+class GrowthTrial : public Trial {
  public:
-  // Steps `uncached` instead of the cell's cache if it is not null.
-  GrowthTask(measure::Cell& cell, UncachedRows* uncached, int batch, bool attend,
-             const std::vector<GrowthBytes>& bytes, results::ResultsFolder& results)
-      : CellTask(cell),
-        uncached_(uncached),
-        attend_(attend),
-        feed_(*cell.workload, batch),
-        bytes_(bytes),
-        results_(results) {}
-
-  std::string name() const override { return cell_.key; }
-  int iterations() const override { return 1; }
-  void begin(int repetition) override {
-    repetition_ = repetition;
-    for (int i = 0; !uncached_ && i < feed_.sequences(); ++i) ids_.push_back(cell_.cache->add_sequence());
-  }
-  double run() override {
-    times_.clear();
-    double us = 0.0;
-    const int64_t tokens = static_cast<int64_t>(bytes_.size());
-    for (int64_t t = 0; t < tokens; ++t) {
-      if (!uncached_ && t % kLoadedTokens == 0) feed_.load(t, std::min(kLoadedTokens, tokens - t));
-      times_.push_back(uncached_ ? uncached_->step(t + 1, attend_) : cell_.step(feed_, t, ids_, attend_));
-      us += times_.back().step_us();
-    }
-    return us * 1e-6;
-  }
-  void end() override {
-    for (const SequenceId id : ids_) cell_.cache->release(id);
-    ids_.clear();
-    std::vector<results::Row> rows;
-    for (size_t t = 0; t < times_.size(); ++t) rows.push_back(step_row(t));
-    results_.add(kGrowthSteps, rows);
-    cell_.steps.push_back(times_);
-  }
+  using Trial::Trial;
 
  private:
-  results::Row step_row(size_t t) const {
-    results::Row row = results::row_of(cell_.result);
-    row[measure::kRepetition] = repetition_;
-    row[kToken] = static_cast<int64_t>(t) + 1;
-    row[measure::kAppendUs] = times_[t].append_us;
-    row[measure::kViewUs] = times_[t].view_us;
-    if (attend_) row[measure::kAttendUs] = times_[t].attend_us;
-    row[measure::kStepUs] = times_[t].step_us();
-    row[results::kBytesPayload] = bytes_[t].payload;
-    row[results::kBytesMetadata] = bytes_[t].metadata;
-    row[results::kBytesSlack] = bytes_[t].slack;
-    row[kBytesWorkspace] = bytes_[t].workspace;
-    row[results::kBytesCopied] = bytes_[t].copied;
-    return row;
+  void begin(const Group&) override {
+    bytes_.clear();
+    uncached_.reset();
   }
-
-  UncachedRows* uncached_;
-  const bool attend_;
-  workload::TokenFeed feed_;
-  const std::vector<GrowthBytes>& bytes_;
-  results::ResultsFolder& results_;
-  std::vector<SequenceId> ids_;
-  std::vector<measure::StepTimes> times_;
-  int repetition_ = 0;
-};
-
-class GrowthGroup : public TimedGroup {
- public:
-  using TimedGroup::TimedGroup;
-
- private:
-  // Without a cache, rows are the model's own.
-  std::shared_ptr<const workload::Workload> workload_of(const measure::Cell& cell) override {
-    return cell.uncached ? point().source->workload(LayerSpecs(parse_spec("contiguous")), point().seq_len)
-                         : TimedGroup::workload_of(cell);
-  }
-  void verify(measure::Cell& cell) override {
+  void prepare(measure::Cell& cell) override {
+    // Without a cache, rows are the model's own.
+    cell.workload = point().source->workload(cell.uncached ? LayerSpecs(parse_spec("contiguous")) : cell.spec,
+                                             point().seq_len);
     if (cell.uncached) return verify_uncached(cell);
+    verify(cell);
+    if (measure::runs(cell)) measure::open_cache(cell, point(), point().batch);
+  }
+  void verify(measure::Cell& cell) {
     measure::open_cache(cell, point(), point().batch);
-    for (int i = 0; i < point().batch; ++i) cell.ids.push_back(cell.cache->add_sequence());
+    fill(cell, point(), 0);
     workload::TokenFeed tokens(*cell.workload, point().batch);
     std::vector<GrowthBytes>& bytes = bytes_[&cell];
-    const bool attend = point().experiment->settings[kAttendKey];
+    const bool attend = settings()[kAttendKey];
     for (int64_t t = 0; t < point().seq_len; ++t) {
       if (t % kLoadedTokens == 0) tokens.load(t, std::min(kLoadedTokens, point().seq_len - t));
       // Unless every step attends, only the last one does, for the check.
@@ -168,7 +132,7 @@ class GrowthGroup : public TimedGroup {
   void verify_uncached(measure::Cell& cell) {
     uncached_ = std::make_unique<UncachedRows>(cell, point());
     for (int64_t t = 1; t <= point().seq_len; ++t) {
-      uncached_->step(t, point().experiment->settings[kAttendKey] || t == point().seq_len);
+      uncached_->step(t, settings()[kAttendKey] || t == point().seq_len);
       bytes_[&cell].push_back({.workspace = uncached_->step_bytes()});
     }
     results::Row& row = cell.result;
@@ -180,13 +144,47 @@ class GrowthGroup : public TimedGroup {
     row[results::kPeakBytes] = cell.ledger->peak_total_bytes();
     cell.judge(uncached_->errors(), 1);
   }
-  void make_ready(measure::Cell& cell) override {
-    if (!cell.uncached) measure::open_cache(cell, point(), point().batch);
-  }
-  void add_tasks(measure::Cell& cell, Tasks& tasks) override {
-    tasks.push_back(std::make_unique<GrowthTask>(cell, cell.uncached ? uncached_.get() : nullptr,
-                                                 point().batch, point().experiment->settings[kAttendKey],
-                                                 bytes_[&cell], results()));
+  // A run is the whole growth of an empty cache.
+  void add_tasks(measure::Cell& cell, measure::TimedTasks& tasks) override {
+    const bool attend = settings()[kAttendKey];
+    const int64_t tokens = point().seq_len;
+    const auto feed = std::make_shared<workload::TokenFeed>(*cell.workload, point().batch);
+    const auto next = std::make_shared<int64_t>(0);
+    const auto begin = [=, this, &cell] {
+      *next = 0;
+      if (!cell.uncached) fill(cell, point(), 0);
+    };
+    const auto step = [=, this, &cell] {
+      const int64_t t = (*next)++;
+      if (cell.uncached) return uncached_->step(t + 1, attend);
+      if (t % kLoadedTokens == 0) feed->load(t, std::min(kLoadedTokens, tokens - t));
+      return cell.step(*feed, t, cell.ids, attend);
+    };
+    const auto end = [&cell](std::span<const measure::StepTimes>) {
+      if (!cell.uncached) measure::release_all(cell, cell.ids);
+    };
+    const auto write = [attend, &bytes = bytes_[&cell]](const measure::Cell& of,
+                                                        const measure::StepTimes& times, size_t t,
+                                                        results::Row& row) {
+      measure::write_parts(of, times, t, row);
+      if (!attend) row[measure::kAttendUs].reset();
+      row[kToken] = static_cast<int64_t>(t) + 1;
+      row[results::kBytesPayload] = bytes[t].payload;
+      row[results::kBytesMetadata] = bytes[t].metadata;
+      row[results::kBytesSlack] = bytes[t].slack;
+      row[kBytesWorkspace] = bytes[t].workspace;
+      row[results::kBytesCopied] = bytes[t].copied;
+    };
+    tasks.push_back(measure::sampled(cell, cell.steps,
+                                     {.kind = "step",
+                                      .steps = tokens,
+                                      .step = step,
+                                      .begin = begin,
+                                      .end = end,
+                                      .is_one_run = true,
+                                      .table = &kGrowthSteps,
+                                      .write = write},
+                                     results()));
   }
   void summarise(measure::Cell& cell) override {
     cell.summarise();
@@ -194,15 +192,14 @@ class GrowthGroup : public TimedGroup {
     cell.result.set(kAppendTotalUs, math::median(totals), math::median_interval(totals));
     if (cell.uncached) cell.result[measure::kReadGbps].reset();
   }
+  void compare(const measure::Cells& cells) override {
+    compare_totals(cells);
+    compare_with_first(cells);
+  }
 
   std::map<const measure::Cell*, std::vector<GrowthBytes>> bytes_;
   std::unique_ptr<UncachedRows> uncached_;
 };
-
-std::vector<results::Row> run_growth(const measure::SweepPoint& point, const measure::RunControl& control,
-                                     results::ResultsFolder& results) {
-  return run_groups<GrowthGroup>(point, control, results, compare_totals);
-}
 
 std::string peak_text(const results::Row& row) {
   return row[results::kPeakBytes] ? io::human_bytes(*row[results::kPeakBytes]) : "-";
@@ -221,9 +218,8 @@ const std::array<TableColumn, 6> kGrowthTable{
 }  // namespace
 
 constexpr const config::AnyKey* kGrowthKeys[] = {&kAttendKey};
-constexpr std::array kOwnOfGrowth{ColumnGroup{kGrowthColumns}};
 constexpr auto kGrowthGroups =
-    joined(kOfCells, kOfKept, kOfSteps, kOwnOfGrowth, kOfOutputs, kOfChoices, kOfComparisons);
+    joined(kOfCells, kOfKept, kOfSteps, kGrowthColumns, kOfOutputs, kOfChoices, kOfComparisons);
 constexpr const results::Table* kGrowthTables[] = {&kGrowthSteps};
 
 constinit const Experiment kGrowth{
@@ -238,8 +234,7 @@ constinit const Experiment kGrowth{
     .columns = kGrowthGroups,
     .tables = kGrowthTables,
     .table = kGrowthTable,
-    .pace = &kAppendTotalRatio,
     .plan = plan_growth,
-    .run = run_growth};
+    .run = measured<GrowthTrial>};
 
 }  // namespace kv::experiments

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/results/cell_columns.h"
+#include "harness/verify/rows.h"
 #include "variants/cache/spec.h"
 
 namespace kv::experiments {
@@ -85,10 +86,8 @@ verify::Errors UncachedRows::errors() {
   const CacheShape& s = cache_->shape();
   std::vector<std::vector<float>> newest;  // queries and outputs, [q_heads, width]
   const auto newest_of = [&](const std::vector<float>& rows, int64_t width) {
-    std::vector<float>& to = newest.emplace_back();
-    for (int64_t h = 1; h <= s.q_heads; ++h)
-      to.insert(to.end(), rows.begin() + (h * tokens_ - 1) * width, rows.begin() + h * tokens_ * width);
-    return to.data();
+    newest.push_back(verify::token_of(rows.data(), s.q_heads, tokens_, tokens_ - 1, width));
+    return newest.back().data();
   };
   std::vector<verify::Output> outputs;
   for (int i = 0; i < sequences_; ++i) {

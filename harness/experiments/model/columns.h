@@ -1,8 +1,6 @@
 // The columns of a whole model's decode step: its parts beside attention, and its roofline.
 #pragma once
 
-#include <string>
-
 #include "harness/measure/prediction_columns.h"
 #include "harness/measure/time_columns.h"
 #include "harness/results/column.h"
@@ -31,16 +29,15 @@ inline constexpr results::IntegerColumn kProjectionMultiplyAdds{
     "multiply-adds of a step's products with weights; without a cache, of all tokens again"};
 inline constexpr results::NumberColumn kWeightsGbps{
     "weights_gbps", "GB/s",
-    "measured read bandwidth of the weights: reading the same bytes in the same order, and "
-    "nothing else"};
+    "measured read bandwidth of the weights: reading the same bytes in the same order, and nothing else"};
 inline constexpr results::NumberColumn kProjectionsGbps{"projections_gbps", "GB/s",
                                                         "weight bytes of a step / projections_p50_us"};
 inline constexpr results::NumberColumn kProjectionsShare{"projections_share", "1",
                                                          "projections_gbps / weights_gbps"};
 inline constexpr results::NumberColumn kWeightsBoundUs{
     "weights_bound_us", "us",
-    "roofline of the projections: their bytes at weights_gbps, or their multiply-adds at the "
-    "measured f32 peak"};
+    "roofline of the projections: their bytes at weights_gbps, or their multiply-adds at the measured f32 "
+    "peak"};
 inline constexpr results::NumberColumn kStateBoundUs{
     "state_bound_us", "us", "roofline of the states: bytes_state, read once, at weights_gbps"};
 inline constexpr results::NumberColumn kStepBoundUs{

@@ -4,14 +4,13 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "harness/experiments/model/axes.h"
 #include "harness/math/random.h"
-#include "harness/measure/sample_columns.h"
 #include "harness/memory/machine.h"
 #include "harness/model/cached_model.h"
 #include "harness/model/step_parts.h"
 #include "harness/model/uncached_model.h"
 #include "harness/results/cell_columns.h"
+#include "harness/verify/rows.h"
 #include "variants/cache/prefill.h"
 #include "variants/cache/spec.h"
 #include "variants/model_cache/resolve.h"
@@ -20,74 +19,6 @@ namespace kv::experiments {
 namespace {
 
 constexpr int64_t kPromptChunk = 512;  // read at a time
-
-class StepTask : public measure::CellTask {
- public:
-  StepTask(measure::Cell& cell, ModelSteps& model, int steps, results::ResultsFolder& results)
-      : CellTask(cell), model_(model), steps_(steps), results_(results) {}
-  std::string name() const override { return cell_.key; }
-  int iterations() const override { return steps_; }
-  void begin(int repetition) override {
-    repetition_ = repetition;
-    times_.clear();
-  }
-  double run() override {
-    times_.push_back(model_.step());
-    return times_.back().step_us() * 1e-6;  // into the cache that the next repetition goes on with
-  }
-  void end() override {
-    std::vector<results::Row> rows;
-    for (size_t i = 0; i < times_.size(); ++i) {
-      results::Row& row = rows.emplace_back(measure::sample_of(cell_, repetition_, i, "step"));
-      row[measure::kAppendUs] = times_[i].append_us;
-      row[measure::kViewUs] = times_[i].view_us;
-      row[measure::kAttendUs] = times_[i].attend_us;
-      row[measure::kProjectionsUs] = times_[i].projections_us;
-      if (times_[i].state_us > 0.0) row[measure::kStateUs] = times_[i].state_us;
-      row[measure::kRestUs] = times_[i].rest_us;
-      row[measure::kStepUs] = times_[i].step_us();
-    }
-    results_.add(measure::kSamples, rows);
-    cell_.steps.push_back(times_);
-  }
-
- private:
-  ModelSteps& model_;
-  const int steps_;
-  results::ResultsFolder& results_;
-  std::vector<measure::StepTimes> times_;
-  int repetition_ = 0;
-};
-
-class PromptTask : public measure::CellTask {
- public:
-  PromptTask(measure::Cell& cell, const ModelSteps& model, std::vector<double>& prompt_us,
-             results::ResultsFolder& results)
-      : CellTask(cell), model_(model), prompt_us_(prompt_us), results_(results) {}
-  std::string name() const override { return cell_.key + " prompt"; }
-  int iterations() const override { return 1; }
-  void begin(int repetition) override { repetition_ = repetition; }
-  double run() override {
-    const double seconds = model_.read_prompt();
-    prompt_us_.push_back(seconds * 1e6);
-    return seconds;
-  }
-  bool discard() override {
-    prompt_us_.pop_back();
-    return true;
-  }
-  void end() override {
-    results::Row row = measure::sample_of(cell_, repetition_, 0, "prefill");
-    row[measure::kStepUs] = prompt_us_.back();
-    results_.add(measure::kSamples, {&row, 1});
-  }
-
- private:
-  const ModelSteps& model_;
-  std::vector<double>& prompt_us_;
-  results::ResultsFolder& results_;
-  int repetition_ = 0;
-};
 
 // A state's size does not depend on its inputs; this many synthetic tokens fill it.
 constexpr int64_t kStateTokens = 16;
@@ -159,14 +90,11 @@ void ModelSteps::observe_verified_step(workload::ContextRows& rows) {
     const StepInput& in = inputs.front();
     if (in.alpha) return states_.record(layer, in);
     rows.record(layer, in);
-    Answer& answer = answers_.emplace_back(Answer{.layer = layer, .q = {}, .out = {}});
     const model::ModelConfig& m = point_.source->model()->config();
-    const int d = m.head_dim();
-    for (int64_t head = 0; head < m.q_heads; ++head) {  // the last token of each
-      const int64_t at = (head * in.n + in.n - 1) * d;
-      answer.q.insert(answer.q.end(), in.q + at, in.q + at + d);
-      answer.out.insert(answer.out.end(), in.out + at, in.out + at + d);
-    }
+    const auto last = [&](const float* rows) {
+      return verify::token_of(rows, m.q_heads, in.n, in.n - 1, m.head_dim());
+    };
+    answers_.push_back({.layer = layer, .q = last(in.q), .out = last(in.out)});
   });
 }
 
@@ -328,17 +256,6 @@ double ModelSteps::read_prompt() const {
     for (const SequenceId id : static_cast<model::CachedModel&>(*fresh).sequences()) cell_.cache->release(id);
   }
   return seconds;
-}
-
-std::unique_ptr<measure::TimedTask> model_step_task(measure::Cell& cell, ModelSteps& model, int steps,
-                                                    results::ResultsFolder& results) {
-  return std::make_unique<StepTask>(cell, model, steps, results);
-}
-
-std::unique_ptr<measure::TimedTask> prompt_task(measure::Cell& cell, const ModelSteps& model,
-                                                std::vector<double>& prompt_us,
-                                                results::ResultsFolder& results) {
-  return std::make_unique<PromptTask>(cell, model, prompt_us, results);
 }
 
 }  // namespace kv::experiments

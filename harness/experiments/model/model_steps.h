@@ -1,15 +1,19 @@
-// A whole model that decodes with a cell's cache or without any: its context, its steps, and the tasks that time
-// them.
+// A whole model that decodes with a cell's cache or without any: its context and its steps.
 #pragma once
 
 #include <memory>
 
-#include "harness/measure/timed_tasks.h"
+#include "harness/config/key.h"
+#include "harness/measure/cell.h"
 #include "harness/model/decoder.h"
 #include "harness/verify/state_check.h"
-#include "harness/workload/context_rows.h"
+#include "harness/workload/recorded_workload.h"
 
 namespace kv::experiments {
+
+inline const config::Key<std::string> kContextKey{
+    "context", config::SharedTable::kMeasure, "prefill", config::choice({"prefill", "synthetic"}),
+    "context before the timed steps: read by the model, or synthetic rows"};
 
 // Tokens before the timed steps; each repetition has `steps`. Sequences are not forked, since a fork of 128K tokens
 // would copy them: each repetition's steps continue after the last one's, up to seq_len.
@@ -60,13 +64,5 @@ class ModelSteps {
 // Upper bound on the bytes of a cell without a cache: its ids, a step's activations, and the rows that verify its
 // first step.
 int64_t uncached_bytes(const measure::SweepPoint& point);
-
-// Runs `steps` steps a repetition.
-std::unique_ptr<measure::TimedTask> model_step_task(measure::Cell& cell, ModelSteps& model, int steps,
-                                                    results::ResultsFolder& results);
-// Reads the prompt once a repetition; the times go to `seconds`.
-std::unique_ptr<measure::TimedTask> prompt_task(measure::Cell& cell, const ModelSteps& model,
-                                                std::vector<double>& prompt_us,
-                                                results::ResultsFolder& results);
 
 }  // namespace kv::experiments

@@ -1,7 +1,6 @@
 #include "harness/experiments/prefill/check.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "harness/verify/reference/attention.h"
 #include "harness/verify/rows.h"
@@ -11,15 +10,6 @@
 
 namespace kv::experiments {
 namespace {
-
-// The rows of a prompt's last token in `from` [heads, n, head_dim].
-std::vector<float> last_rows(const std::vector<float>& from, int64_t n, int64_t head_dim) {
-  std::vector<float> rows;
-  for (auto end = from.begin() + n * head_dim;; end += n * head_dim) {
-    rows.insert(rows.end(), end - head_dim, end);
-    if (end == from.end()) return rows;
-  }
-}
 
 // Error of token t of a chunk, which sees `rows` rows.
 double token_error(const Prompt::Chunk& chunk, int64_t t, int64_t rows, int head, size_t head_dim,
@@ -87,8 +77,8 @@ verify::Errors PromptCheck::check_last() const {
   for (size_t i = 0; i < prompts_.size(); ++i) {
     const Prompt::Chunk& last = prompts_[i].chunks.back();
     const int layers = shape().layers, sequence = static_cast<int>(i) / layers;
-    rows.push_back(last_rows(last.q, last.n, shape().head_dim));
-    rows.push_back(last_rows(last.out, last.n, shape().head_dim));
+    for (const std::vector<float>* of : {&last.q, &last.out})
+      rows.push_back(verify::token_of(of->data(), shape().q_heads, last.n, last.n - 1, shape().head_dim));
     outputs.push_back({.sequence = cell_.ids[static_cast<size_t>(sequence)],
                        .workload_sequence = sequence,
                        .layer = static_cast<int>(i) % layers,

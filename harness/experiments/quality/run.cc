@@ -1,9 +1,8 @@
 // The quality experiment: a cache's effect on a model's predictions, against the full f32 cache on the same tokens.
-#include <stdexcept>
 
 #include "harness/experiments/cell_plan.h"
+#include "harness/experiments/engine_cells.h"
 #include "harness/experiments/list.h"
-#include "harness/experiments/quality.h"
 #include "harness/experiments/reading_keys.h"
 #include "harness/experiments/reading_run.h"
 #include "harness/experiments/written_columns.h"
@@ -11,33 +10,37 @@
 namespace kv::experiments {
 namespace {
 
+measure::StepSchedule quality_schedule(const measure::SweepPoint& point) {
+  measure::StepSchedule schedule = schedule_of(point);
+  schedule.full_prompt = point.experiment->settings[kPrefillKey] == "full";
+  return schedule;
+}
+
+bool has_prompt(const config::Config&, const config::ExperimentConfig& sweep) {
+  return sweep.settings[kPromptKey] > 0;
+}
+
 void plan_quality(measure::SweepPoint& point) {
   add_variants(point);
-  fit_readings(point, point.experiment->settings[kPromptKey]);
+  add_engines(point);
+  fit_readings(point, prompted_windows(point).first, quality_schedule(point));
 }
 
 std::vector<results::Row> run_quality(const measure::SweepPoint& point, const measure::RunControl& control,
                                       results::ResultsFolder& results) {
-  measure::Passages windows = text_windows(point, point.seq_len);
-  windows.first = point.experiment->settings[kPromptKey];
-  return run_reading(point, control, windows, &results);
+  return run_reading(
+      point, control, results,
+      {.passages = prompted_windows(point), .schedule = quality_schedule(point), .writes_positions = true});
 }
 
 }  // namespace
 
-void check_windows(const measure::SweepPoint& point) {
-  check_length(point, point.seq_len, point.experiment->kind + ".seq_len");
-  text_windows(point, point.seq_len);
-  if (point.experiment->settings[kPromptKey] < point.seq_len) return;
-  throw std::invalid_argument(where(point) + "a prompt of " +
-                              std::to_string(point.experiment->settings[kPromptKey]) +
-                              " tokens leaves nothing of " + std::to_string(point.seq_len) + " to decode");
-}
-
-constexpr const config::AnyKey* kQualityKeys[] = {&kPromptKey, &kStepTokensKey, &kStatedContextKey};
-constexpr std::array kOwnOfQuality{ColumnGroup{measure::kDivergenceColumns},
-                                   ColumnGroup{measure::kSideBySideColumns}};
-constexpr auto kQualityGroups = joined(kOfCells, kOfModelRuns, kOfReadings, kOwnOfQuality);
+constexpr const config::AnyKey* kQualityKeys[] = {&kPromptKey, &kPrefillKey, &kStepTokensKey,
+                                                  &kStatedContextKey, &kEnginesKey};
+constexpr auto kQualityGroups =
+    joined(kOfCells, kOfModelRuns, kOfReadings, ColumnGroup{measure::kPrefillColumns, has_prompt},
+           measure::kDivergenceColumns, measure::kSideBySideColumns,
+           ColumnGroup{measure::kPeerColumns, runs_engines});
 constexpr const results::Table* kQualityTables[] = {&measure::kPositions};
 
 constinit const Experiment kQuality{
@@ -51,7 +54,9 @@ constinit const Experiment kQuality{
     .tables = kQualityTables,
     .table = kReadingTable,
     .error = &kDivergenceError,
+    .sentence = engines_beside_caches,
     .reads_whole_windows = true,
+    .calls_functions = true,
     .plan = plan_quality,
     .run = run_quality};
 

@@ -1,19 +1,43 @@
 // The recall experiment: a passage comes again at a distance, and the loss on its second copy counts.
 #include <algorithm>
 #include <stdexcept>
+#include <string>
 
+#include "harness/config/key.h"
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
 #include "harness/experiments/reading_keys.h"
 #include "harness/experiments/reading_run.h"
-#include "harness/experiments/recall/axes.h"
-#include "harness/experiments/recall/columns.h"
 #include "harness/experiments/recall/passages.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/math/random.h"
+#include "harness/results/column.h"
 
 namespace kv::experiments {
 namespace {
+
+constexpr auto kDistance =
+    results::IntegerColumn{"distance", "tokens", "recall: tokens from the passage to its copy"}
+        .axis("distance {}", true)
+        .swept_by("distance");
+constexpr auto kPassageTokens =
+    results::IntegerColumn{"passage_tokens", "tokens", "recall: tokens of one copy of the passage"}
+        .axis("passage of {} tokens")
+        .swept_by("passage");
+constexpr auto kRecallColumns = results::column_list(kDistance, kPassageTokens);
+
+const config::Axis<int64_t> kDistanceAxis{kDistance,
+                                          "distance",
+                                          config::SharedTable::kSweep,
+                                          {},
+                                          config::token_list(),
+                                          "tokens from a passage to its copy",
+                                          "distance = [100, 200, 400]"};
+const config::Axis<int64_t> kPassageAxis{
+    kPassageTokens, "passage", config::SharedTable::kSweep, {64}, config::token_list(), "tokens of one copy"};
+const config::Key<std::string> kPassagesKey{"passages", config::SharedTable::kMeasure, "random",
+                                            config::choice({"random", "text"}),
+                                            "passages of random tokens, or of the text"};
 
 Recall recall_of(const measure::SweepPoint& point) {
   return {*point.axes[kDistance], *point.axes[kPassageTokens]};
@@ -26,12 +50,12 @@ std::string recall_suffix(const measure::SweepPoint& point) {
 
 void check_recall(const measure::SweepPoint& point) {
   if (*point.axes[kPassageTokens] <= Recall::kCue) {
-    throw std::invalid_argument(where(point) + "passage must be more than the " +
+    throw std::invalid_argument(config_prefix(point) + "passage must be more than the " +
                                 std::to_string(Recall::kCue) + " tokens that identify a copy, not " +
                                 std::to_string(*point.axes[kPassageTokens]));
   }
   if (*point.axes[kDistance] < *point.axes[kPassageTokens]) {
-    throw std::invalid_argument(where(point) + "distance " + std::to_string(*point.axes[kDistance]) +
+    throw std::invalid_argument(config_prefix(point) + "distance " + std::to_string(*point.axes[kDistance]) +
                                 " is shorter than the passage of " +
                                 std::to_string(*point.axes[kPassageTokens]) + " tokens");
   }
@@ -69,8 +93,9 @@ measure::Passages recall_passages(const measure::SweepPoint& point) {
 }
 
 std::vector<results::Row> run_recall(const measure::SweepPoint& point, const measure::RunControl& control,
-                                     results::ResultsFolder&) {
-  return run_reading(point, control, recall_passages(point), nullptr);
+                                     results::ResultsFolder& results) {
+  return run_reading(point, control, results,
+                     {.passages = recall_passages(point), .schedule = schedule_of(point)});
 }
 
 // Derives the length from passage and distance.
@@ -94,9 +119,8 @@ measure::Passages with_repeat(std::vector<int> ids, int sequences, const Recall&
   return {.sequences = sequences, .length = length, .ids = std::move(ids), .first = recall.first_scored()};
 }
 
-constexpr std::array kOwnOfRecall{ColumnGroup{kRecallColumns}, ColumnGroup{measure::kDivergenceColumns},
-                                  ColumnGroup{measure::kSideBySideColumns}};
-constexpr auto kRecallGroups = joined(kOfCells, kOwnOfRecall, kOfModelRuns, kOfReadings);
+constexpr auto kRecallGroups = joined(kOfCells, kRecallColumns, measure::kDivergenceColumns,
+                                      measure::kSideBySideColumns, kOfModelRuns, kOfReadings);
 
 constinit const Experiment kRecall{
     .info = {.name = "recall",
@@ -104,12 +128,13 @@ constinit const Experiment kRecall{
              .axes = kRecallAxes,
              .keys = kRecallKeys,
              .needs_model = true},
-    .place = place_recall,
+    .derive_point = place_recall,
     .first_step = first_reading_step,
     .check = check_recall,
     .columns = kRecallGroups,
     .table = kReadingTable,
     .error = &kDivergenceError,
+    .calls_functions = true,
     .plan = plan_recall,
     .run = run_recall};
 

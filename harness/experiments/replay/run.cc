@@ -1,6 +1,5 @@
 // The replay experiment: requests through each variant's own allocators on a simulated clock.
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <utility>
@@ -8,19 +7,17 @@
 
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
-#include "harness/experiments/replay/axes.h"
 #include "harness/experiments/replay/columns.h"
-#include "harness/experiments/replay/longest_request.h"
-#include "harness/experiments/replay/rows.h"
 #include "harness/experiments/requests.h"
+#include "harness/experiments/trial.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/io/bytes.h"
 #include "harness/io/paths.h"
-#include "harness/measure/cell.h"
+#include "harness/math/clusters.h"
+#include "harness/math/stats.h"
 #include "harness/measure/time_columns.h"
 #include "harness/planner/served_clock.h"
 #include "harness/planner/serving_plan.h"
-#include "harness/results/append_file.h"
 #include "harness/results/cell_columns.h"
 #include "harness/results/table.h"
 
@@ -45,9 +42,9 @@ int64_t weights_bytes(const measure::SweepPoint& point) {
 // Takes requests from a trace, or draws them without one.
 bool place_requests(measure::SweepPoint& point) {
   const bool drawn = point.axes[kTraceFile].empty();
-  if (point.axes[kArrivals].empty()) point.axes[kArrivals] = drawn ? "poisson(1)" : "trace";
+  set_arrivals(point);
   point.batch = static_cast<int>(settings_of(point)[kMaxRunningKey]);
-  point.seq_len = longest_request(*point.config);
+  point.seq_len = planner::room_of(point.config->served, 0, 0, 0).max_tokens;
   point.workload = drawn ? "drawn" : std::filesystem::path(point.axes[kTraceFile]).filename().string();
   point.shape =
       " " + point.axes[kArrivals] + " " + point.axes[kMachine] + " c" + point.axes.text(kStepTokens);
@@ -131,8 +128,6 @@ void check_replay(const measure::SweepPoint& point) {
   if (weights_bytes(point) >= machine_bytes(point))
     refuse_config(point, "memory " + point.axes[kMachine] + " has no room for caches: the weights take " +
                              io::human_bytes(weights_bytes(point)));
-  if (point.axes[kTraceFile].empty() && point.axes[kArrivals] == "trace")
-    refuse_config(point, "arrivals \"trace\" needs a trace");
   try {
     clock_cells(point);
     planner::RequestSource source = requests_of(point, kDrawnRequests)();
@@ -163,72 +158,115 @@ void plan_replay(measure::SweepPoint& point) {
     measure::PlannedCell cell{
         .key = point.key(spec), .spec = spec, .variant = spec.print(), .series = axes.series[i]};
     try {
-      cell.reason = planner::RowAllocator::unsupported(point.config->served, spec, room_of(point, 1));
+      refuse(cell, planner::RowAllocator::unsupported(point.config->served, spec, room_of(point, 1)));
     } catch (const std::invalid_argument& e) {  // layers that do not exist
       refuse_config(point, std::string("variants have a mistake: ") + e.what());
     }
     try {
       results::Row row;
       row[results::kVariant] = cell.variant;
-      if (cell.reason.empty()) clock_of(point, timed, row);
+      if (cell.is_measured()) clock_of(point, timed, row);
     } catch (const std::invalid_argument& e) {  // too few cells of it
-      cell.reason = e.what();
+      refuse(cell, e.what());
     }
-    if (!cell.reason.empty()) cell.status = results::Status::kUnsupported;
     point.cells.push_back(std::move(cell));
   }
 }
 
-results::Row identity(const measure::SweepPoint& point, const measure::PlannedCell& cell) {
-  const config::Settings& r = settings_of(point);
-  results::Row row = measure::make_cell(point, cell)->result;
-  row[kTraceFile].clear();  // an axis without a column: the workload is its name
-  row[results::kThreads] = 1;
-  row[kPreempt] = r[kPreemptKey];
-  row[kWeightsHeldBytes] = weights_bytes(point);
-  row[kRoomBytes] = machine_bytes(point) - weights_bytes(point);
-  row[kLimitTtftS] = r[kLimitKey].ttft_s;
-  row[kLimitTpotMs] = r[kLimitKey].tpot_ms;
-  return row;
+void set_percentile(results::Row& row, const results::Estimate& of, const std::vector<double>& values,
+                    const math::Clusters& clusters, double p, double unit) {
+  if (values.empty()) return;
+  const math::ConfidenceInterval interval = clusters.percentile_interval(values, p);
+  row.set(of, unit * math::percentile(values, p),
+          math::ConfidenceInterval{unit * interval.low, unit * interval.high});
 }
 
-class ReplayRun {
+// Sets facts about the requests before any is served.
+void set_facts(results::Row& row, const planner::TraceFacts& facts) {
+  set_requests(row, facts);
+  row[kClusters] = facts.sessions ? "sessions" : "minutes";
+  if (facts.hits.empty()) return;
+  const planner::HitRates& hits = facts.hits.front();
+  const auto blocks = static_cast<double>(hits.blocks());
+  row[kDistinctShare] = static_cast<double>(hits.distinct()) / blocks;
+  row[kHitRateAtAny] = static_cast<double>(hits.hits_at_any()) / blocks;
+}
+
+// Sets the clock's times and the measured share of them.
+void set_times(results::Row& row, const planner::ReplayResult& r) {
+  row[kTimesFrom] = r.times.from();
+  row[kClockBeyondShare] = r.times.computed / r.times.all();
+  row[kClockAssumedShare] = r.times.assumed / r.times.all();
+  row[kServedS] = r.seconds;
+  row[kServedTokensPerS] = static_cast<double>(r.generated_tokens) / r.seconds;
+  const math::Clusters served(r.cluster), further(r.tpot_cluster), all(r.good_cluster);
+  row[kClusterCount] = all.count();
+  set_percentile(row, kWaitP99S, r.wait_s, served, 99, 1);
+  set_percentile(row, kTtftP50S, r.ttft_s, served, 50, 1);
+  set_percentile(row, kTtftP99S, r.ttft_s, served, 99, 1);
+  set_percentile(row, kTpotP50Ms, r.tpot_s, further, 50, 1e3);
+  set_percentile(row, kTpotP99Ms, r.tpot_s, further, 99, 1e3);
+  double good = 0.0;
+  for (const double one : r.good) good += one;
+  const double rate = static_cast<double>(r.requests) / r.seconds;
+  const math::ConfidenceInterval share = all.mean_interval(r.good);
+  row.set(kGoodShare, good / static_cast<double>(r.requests), share);
+  row.set(kGoodputPerS, rate * *row[kGoodShare],
+          math::ConfidenceInterval{rate * share.low, rate * share.high});
+}
+
+class ReplayTrial : public Trial {
  public:
-  ReplayRun(const measure::SweepPoint& point, const measure::RunControl& control,
-            results::ResultsFolder& results)
-      : point_(point),
-        control_(control),
-        results_(results),
+  ReplayTrial(const measure::SweepPoint& point, const measure::RunControl& control,
+              results::ResultsFolder& results)
+      : Trial(point, control, results),
         open_(requests_of(point, kDrawnRequests)),
-        facts_(planner::read_facts(open_, settings_of(point)[kPrefixBlocksKey])),
+        facts_(planner::read_facts(open_, settings()[kPrefixBlocksKey])),
         timed_(clock_cells(point)),
         progress_(control, static_cast<double>(point.cells.size()) * static_cast<double>(facts_.requests)) {
     // Every sweep point has the curve, though machines and arrivals do not change it: a shard has only some of them.
     if (!facts_.hits.empty()) curve_ = planner::hit_curve(facts_, open_);
   }
 
+ private:
+  void identify(measure::Cell& cell) override {
+    const config::Settings& r = settings();
+    results::Row& row = cell.result;
+    row[kTraceFile].clear();  // an axis without a column: the workload is its name
+    row[results::kThreads] = 1;
+    row[kPreempt] = r[kPreemptKey];
+    row[kWeightsHeldBytes] = weights_bytes(point());
+    row[kRoomBytes] = machine_bytes(point()) - weights_bytes(point());
+    set_limits(point(), row);
+  }
+
+  void prepare(measure::Cell& cell) override {
+    try {
+      serve(cell.result, cell.spec);
+    } catch (const std::bad_alloc&) {
+      measure::mark(cell, results::Status::kOutOfMemory, "no room for a single sequence");
+    }
+  }
+  bool prepare_all(const Group& group) override { return Trial::prepare_all(group) && !control().stop(); }
+
   void serve(results::Row& row, const LayerSpecs& spec) {
     set_facts(row, facts_);
-    planner::RowAllocator rows(point_.config->served, spec, room_of(point_, facts_.typical));
-    const config::Settings& r = settings_of(point_);
-    const planner::StepDriver clock = clock_of(point_, timed_, row);
+    planner::RowAllocator rows(point().config->served, spec, room_of(point(), facts_.typical));
+    const config::Settings& r = settings();
+    const planner::StepDriver clock = clock_of(point(), timed_, row);
     // A cache that cannot share keeps each request's rows separately.
     const int64_t share =
         !facts_.hits.empty() && rows.refuses_sharing(r[kShareKey]).empty() ? r[kShareKey] : 0;
     planner::RequestSource source = open_();
     const auto next = [&](io::Request& request) {
       progress_.add(1.0);
-      return !control_.stop() && source.next(request);
+      return !control().stop() && source.next(request);
     };
-    const planner::ReplayResult result = replay(next, rows, clock,
-                                                {.step_tokens = *point_.axes[kStepTokens],
-                                                 .max_running = static_cast<int>(r[kMaxRunningKey]),
-                                                 .swap = r[kPreemptKey] == "swap",
-                                                 .watermark = r[kWatermarkKey],
-                                                 .share_tokens = share,
-                                                 .limit_ttft_s = r[kLimitKey].ttft_s,
-                                                 .limit_tpot_s = r[kLimitKey].tpot_ms / 1e3});
-    if (control_.stop()) return;
+    const planner::SchedulerSettings settings = with_limits(
+        point(),
+        {.step_tokens = *point().axes[kStepTokens], .swap = r[kPreemptKey] == "swap", .share_tokens = share});
+    const planner::ReplayResult result = replay(next, rows, clock, settings);
+    if (control().stop()) return;
     if (result.refused == result.requests)
       return results::fail(row, results::Status::kOutOfMemory, "no request fits, even alone");
     row[results::kStatus] = results::Status::kOk;
@@ -237,12 +275,12 @@ class ReplayRun {
     row[kCountsFrom] = "computed";
     set_times(row, result);
     if (share > 0)
-      row[kHitRate] = static_cast<double>(result.found_tokens) / static_cast<double>(result.prompt_tokens);
+      row[kPrefixHitRate] =
+          static_cast<double>(result.found_tokens) / static_cast<double>(result.prompt_tokens);
     add_curve(row, rows);
-    results_.add(kMoments, moment_rows(row, result.timeline));
+    results().add(kMoments, moment_rows(row, result.timeline));
   }
 
- private:
   void add_curve(results::Row& row, const planner::RowAllocator& rows) {
     if (facts_.hits.empty()) return;
     const planner::HitRates& hits = facts_.hits.front();
@@ -257,12 +295,9 @@ class ReplayRun {
       point[kCapacityBytes] = static_cast<int64_t>(static_cast<double>(*at[planner::kCapacityBlocks]) *
                                                    rows.payload_bytes(*at[planner::kBlockTokens]));
     }
-    results_.add(kHits, points);
+    results().add(kHits, points);
   }
 
-  const measure::SweepPoint& point_;
-  const measure::RunControl& control_;
-  results::ResultsFolder& results_;
   const planner::OpenRequests open_;
   const planner::TraceFacts facts_;
   const ClockCells timed_;
@@ -270,35 +305,9 @@ class ReplayRun {
   std::vector<results::Row> curve_;
 };
 
-std::vector<results::Row> run_replay(const measure::SweepPoint& point, const measure::RunControl& control,
-                                     results::ResultsFolder& results) {
-  ReplayRun run(point, control, results);
-  std::vector<results::Row> rows;
-  for (const measure::PlannedCell& cell : point.cells) {
-    results::Row& row = rows.emplace_back(identity(point, cell));
-    if (!cell.is_measured()) continue;
-    try {
-      run.serve(row, cell.spec);
-    } catch (const std::invalid_argument&) {
-      throw;  // the trace's
-    } catch (const results::WriteError&) {
-      throw;
-    } catch (const std::bad_alloc&) {
-      results::fail(row, results::Status::kOutOfMemory, "no room for a single sequence");
-    }
-    if (control.stop()) return {};
-  }
-  return rows;
-}
-
 }  // namespace
 
-int64_t longest_request(const config::Config& config) {
-  return planner::room_of(config.served, 0, 0, 0).max_tokens;
-}
-
-constexpr std::array kOwnOfReplay{ColumnGroup{results::kCellColumns}, ColumnGroup{results::kByteColumns},
-                                  ColumnGroup{kReplayColumns}};
+constexpr auto kReplayGroups = joined(results::kCellColumns, results::kByteColumns, kReplayColumns);
 constexpr const results::Table* kReplayTables[] = {&kMoments, &kHits};
 
 std::string good_text(const results::Row& row) {
@@ -309,7 +318,7 @@ const TableColumn kReplayTable[] = {
     {"peak", shown<kRunningPeak, "%g">},
     {"preempted per 1,000", shown<kPreemptionsPer1000, "%.1f">},
     {"refused", shown<kRefused, "%g">},
-    {"hit rate", [](const results::Row& row) { return percent(row[kHitRate]); }},
+    {"hit rate", [](const results::Row& row) { return percent(row[kPrefixHitRate]); }},
     {"per token p99, ms", shown<kTpotP99Ms, "%.1f">},
     {"TTFT p99, s (95 %)", estimated<kTtftP99S, "%.3g">},
     {"good requests (95 %)", good_text}};
@@ -322,12 +331,12 @@ constinit const Experiment kReplay{
              .check = check_replay_keys,
              .has_workload = false,
              .takes_latent_rows = true},
-    .place = place_requests,
+    .derive_point = place_requests,
     .check = check_replay,
-    .columns = kOwnOfReplay,
+    .columns = kReplayGroups,
     .tables = kReplayTables,
     .table = kReplayTable,
     .plan = plan_replay,
-    .run = run_replay};
+    .run = measured<ReplayTrial>};
 
 }  // namespace kv::experiments

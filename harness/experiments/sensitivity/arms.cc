@@ -8,7 +8,6 @@
 #include <tuple>
 
 #include "harness/experiments/sensitivity.h"
-#include "harness/experiments/sensitivity/columns.h"
 #include "harness/math/random.h"
 #include "harness/measure/prediction_columns.h"
 

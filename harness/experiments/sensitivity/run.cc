@@ -1,16 +1,13 @@
 // The sensitivity experiment: what a format in one layer's K or V alone does to a model's predictions, everything else in
 // f32, and how far the sum of such effects predicts what formats in all layers do.
 #include <algorithm>
-#include <cmath>
 #include <stdexcept>
 
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
-#include "harness/experiments/quality.h"
 #include "harness/experiments/reading_keys.h"
 #include "harness/experiments/reading_run.h"
 #include "harness/experiments/sensitivity/arms.h"
-#include "harness/experiments/sensitivity/columns.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/math/stats.h"
 
@@ -29,9 +26,9 @@ std::vector<SensitivityArm> arms_of(const measure::SweepPoint& point) {
   const std::string placement = variants.front().fallback.stages().placement;
   std::vector<std::string> codecs;
   for (const LayerSpecs& variant : variants) {
-    codecs.push_back(sensitive_format(variant, where(point)));
+    codecs.push_back(sensitive_format(variant, config_prefix(point)));
     if (variant.fallback.stages().placement != placement)
-      throw std::invalid_argument(where(point) + "variants has '" + variant.print() +
+      throw std::invalid_argument(config_prefix(point) + "variants has '" + variant.print() +
                                   "'; all have one placement, here '" + placement + "'");
   }
   return sensitivity_arms(placement, codecs, sensitive_layers(point),
@@ -49,10 +46,10 @@ void plan_sensitivity(measure::SweepPoint& point) {
 }
 
 std::vector<results::Row> run_sensitivity(const measure::SweepPoint& point,
-                                          const measure::RunControl& control, results::ResultsFolder&) {
-  measure::Passages windows = text_windows(point, point.seq_len);
-  windows.first = point.experiment->settings[kPromptKey];
-  std::vector<results::Row> rows = run_reading(point, control, windows, nullptr);
+                                          const measure::RunControl& control,
+                                          results::ResultsFolder& results) {
+  std::vector<results::Row> rows = run_reading(
+      point, control, results, {.passages = prompted_windows(point), .schedule = schedule_of(point)});
   if (!rows.empty()) set_sensitivities(arms_of(point), sensitive_layers(point), rows);
   return rows;
 }
@@ -94,10 +91,8 @@ constexpr std::array kSensitivityTable{
 
 constexpr const config::AnyKey* kSensitivityKeys[] = {&kMixturesKey, &kPromptKey, &kStepTokensKey,
                                                       &kStatedContextKey};
-constexpr std::array kOwnOfSensitivity{ColumnGroup{kSensitivityColumns},
-                                       ColumnGroup{measure::kDivergenceColumns},
-                                       ColumnGroup{measure::kSideBySideColumns}};
-constexpr auto kSensitivityGroups = joined(kOfCells, kOwnOfSensitivity, kOfModelRuns, kOfReadings);
+constexpr auto kSensitivityGroups = joined(kOfCells, kSensitivityColumns, measure::kDivergenceColumns,
+                                           measure::kSideBySideColumns, kOfModelRuns, kOfReadings);
 
 constinit const Experiment kSensitivity{
     .info = {.name = "sensitivity",

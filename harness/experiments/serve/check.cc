@@ -4,40 +4,34 @@
 #include <cmath>
 
 #include "harness/model/cached_model.h"
+#include "harness/model/ragged_model.h"
 #include "harness/model/sampling.h"
 
 namespace kv::experiments {
 namespace {
 
-// One sequence in a cache of its own.
-class Alone {
- public:
+// A request's text in a cache of its own.
+struct Alone {
   explicit Alone(const ServingSetup& setup)
-      : ledger_(setup.ledger_bytes),
-        cache_(
-            build_cache(setup.spec, cache_shape(setup.model->config(), 1, setup.room.max_tokens), ledger_)),
-        model_(*setup.model, *cache_),
-        id_(cache_->add_sequence()) {}
+      : ledger(setup.ledger_bytes),
+        cache(build_cache(setup.spec, cache_shape(setup.model->config(), 1, setup.room.max_tokens), ledger)),
+        reader(*setup.model, *cache) {}
 
-  // Logits after the last of these tokens.
-  std::vector<float> read(std::span<const int> ids) {
-    const model::RaggedModel::Part part{id_, cache_->tokens(id_, 0), ids, 1};
-    return model_.step({&part, 1});
-  }
-
- private:
-  memory::Ledger ledger_;
-  std::unique_ptr<Cache> cache_;
-  model::RaggedModel model_;
-  const SequenceId id_;
+  memory::Ledger ledger;
+  std::unique_ptr<Cache> cache;
+  model::TextReader reader;
 };
 
+// Logits after the last of these tokens.
 std::vector<float> read_in_chunks(const ServingSetup& setup, std::span<const int> ids, size_t first,
                                   size_t chunk) {
   Alone alone(setup);
-  std::vector<float> logits = alone.read(ids.first(std::min(first, ids.size())));
-  for (size_t from = first; from < ids.size(); from += chunk)
-    logits = alone.read(ids.subspan(from, std::min(chunk, ids.size() - from)));
+  size_t end = std::min(first, ids.size());
+  std::vector<float> logits = alone.reader.read(ids.first(end));
+  while (end < ids.size()) {
+    end = std::min(end + chunk, ids.size());
+    logits = alone.reader.read(ids.first(end));
+  }
   return logits;
 }
 
@@ -69,10 +63,10 @@ std::vector<std::vector<int>> answers_alone(const ServingSetup& setup,
     const int64_t tokens = std::ssize(one.prompt) + one.request.output_tokens - 1;
     if (tokens > setup.room.max_tokens) continue;  // refused
     Alone alone(setup);
-    std::vector<float> logits = alone.read(one.prompt);
+    std::vector<int> text = one.prompt;
     while (std::ssize(answer) < std::max<int64_t>(1, one.request.output_tokens)) {
-      if (!answer.empty()) logits = alone.read(std::span(answer).last(1));
-      answer.push_back(model::next_token(logits, {}, 0, 0));
+      answer.push_back(model::next_token(alone.reader.read(text), {}, 0, 0));
+      text.push_back(answer.back());
     }
   }
   return answers;

@@ -10,7 +10,8 @@ inline constexpr auto kBatching =
     results::TextColumn{
         "batching", "",
         "static (batches that begin and end together, prompts padded to the longest), whole (continuous "
-        "batches, prompts whole), or the largest number of tokens in a step of continuous batches"}
+        "batches, prompts whole), or the largest number of tokens in a step of continuous batches; of a "
+        "server, open (requests come when they do) or the users of a closed loop"}
         .axis("batching {}")
         .arm()
         .swept_by("batching");
@@ -20,20 +21,22 @@ inline constexpr auto kSharing =
         .axis("sharing {}")
         .swept_by("sharing");
 inline constexpr auto kRoom =
-    results::TextColumn{"room", "",
-                        "memory for caches, as written in the config; all: for max_running requests of the "
-                        "whole context"}
+    results::TextColumn{
+        "room", "",
+        "memory for caches, as written in the config; all: for max_running requests of the whole context"}
         .axis("room {}")
         .swept_by("room");
 inline constexpr results::NumberColumn kLengthScale{"length_scale", "1",
                                                     "tokens of a request here / in the trace"};
 inline constexpr results::NumberColumn kRateScale{"rate_scale", "1", "requests a second here / in the trace"};
-inline constexpr results::IntegerColumn kRepetitions{"served_times", "",
+inline constexpr results::IntegerColumn kServedTimes{"served_times", "",
                                                      "times that all requests were served"};
 inline constexpr results::IntegerColumn kRoundedAnswers{
     "rounded_answers", "",
     "requests whose answer leaves the one alone at a token whose margin is within rounding; most of all "
     "repetitions"};
+inline constexpr results::IntegerColumn kRequestErrors{
+    "request_errors", "", "requests that a server ended with an error; most of all repetitions"};
 inline constexpr auto kRequestsPerS =
     results::estimate<"requests_per_s">("1/s", "answered requests / served_s",
                                         "95 % interval (over repetitions)")
@@ -74,22 +77,21 @@ inline constexpr results::NumberColumn kReplayErrorP50{
 inline constexpr results::NumberColumn kReplayErrorMax{"replay_error_max", "1",
                                                        "|replay / served - 1|, the largest of the five"};
 inline constexpr auto kReplayCounts =
-    results::TextColumn{
-        "replay_counts", "",
-        "steps, preemptions, hits and times of a replay whose steps take as long as those that "
-        "ran: equal or different"}
+    results::TextColumn{"replay_counts", "",
+                        "steps, preemptions, hits and times of a replay whose steps take as long as those "
+                        "that ran: equal or different"}
         .one_of("equal different");
 
 inline constexpr auto kServeColumns = results::column_list(
     kArrivals, kBatching, kSharing, kRoom, kRoomBytes, kLengthScale, kRateScale, kRequests, kTraceS,
-    kPromptP50Tokens, kPromptP99Tokens, kOutputP50Tokens, kOutputP99Tokens, kRepetitions, kRoundedAnswers,
-    kRefused, kRunningMean, kRunningP50, kRunningP99, kRunningPeak, kWaitingP50, kWaitingP99, kWaitingPeak,
-    kPoolBlocks, kHeldPeakBytes, kHeldMeanBytes, kPayloadMeanBytes, kSlackMeanBytes, kOtherMeanBytes,
-    kCachedMeanBytes, kFragmentationShare, kPreemptions, kPreemptionsPer1000, kRecomputedTokens, kHitRate,
-    kPaddingShare, kTimesFrom, kServedS, kLimitTtftS, kLimitTpotMs, kGoodputPerS, kRequestsPerS,
-    kServedTokensPerS, kTtftP50S, kTtftP90S, kTtftP99S, kTpotP50Ms, kTpotP90Ms, kTpotP99Ms,
-    kProjectionsTimeShare, kAttentionTimeShare, kSchedulingTimeShare, kClockResidual, kReplayTtftP50S,
-    kReplayTtftP99S, kReplayTpotP50Ms, kReplayTpotP99Ms, kReplayServedS, kReplayPreemptions, kReplayHitRate,
-    kReplayErrorP50, kReplayErrorMax, kReplayCounts);
+    kPromptP50Tokens, kPromptP99Tokens, kOutputP50Tokens, kOutputP99Tokens, kServedTimes, kRoundedAnswers,
+    kRequestErrors, kRefused, kRunningMean, kRunningP50, kRunningP99, kRunningPeak, kWaitingP50, kWaitingP99,
+    kWaitingPeak, kPoolBlocks, kHeldPeakBytes, kHeldMeanBytes, kPayloadMeanBytes, kSlackMeanBytes,
+    kOtherMeanBytes, kCachedMeanBytes, kFragmentationShare, kPreemptions, kPreemptionsPer1000,
+    kRecomputedTokens, kPrefixHitRate, kPaddingShare, kTimesFrom, kServedS, kLimitTtftS, kLimitTpotMs,
+    kGoodputPerS, kRequestsPerS, kServedTokensPerS, kTtftP50S, kTtftP90S, kTtftP99S, kTpotP50Ms, kTpotP90Ms,
+    kTpotP99Ms, kProjectionsTimeShare, kAttentionTimeShare, kSchedulingTimeShare, kClockResidual,
+    kReplayTtftP50S, kReplayTtftP99S, kReplayTpotP50Ms, kReplayTpotP99Ms, kReplayServedS, kReplayPreemptions,
+    kReplayHitRate, kReplayErrorP50, kReplayErrorMax, kReplayCounts);
 
 }  // namespace kv::experiments

@@ -1,6 +1,8 @@
 // The serve experiment: requests served by a model over each variant's caches in wall-clock time. Every answer is checked
 // against the one that its request gets alone before any time counts.
 #include <algorithm>
+#include <charconv>
+#include <functional>
 #include <map>
 #include <stdexcept>
 
@@ -8,26 +10,88 @@
 #include "harness/experiments/list.h"
 #include "harness/experiments/reading_run.h"
 #include "harness/experiments/requests.h"
-#include "harness/experiments/serve/axes.h"
 #include "harness/experiments/serve/check.h"
 #include "harness/experiments/serve/columns.h"
-#include "harness/experiments/serve/rows.h"
-#include "harness/experiments/serving_rows.h"
+#include "harness/experiments/serve/servers.h"
+#include "harness/experiments/serve/serving.h"
+#include "harness/experiments/trial.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/io/bytes.h"
 #include "harness/measure/timed_tasks.h"
+#include "harness/planner/scheduler.h"
 #include "variants/cache/prefill.h"
 
 namespace kv::experiments {
 namespace {
+
+using config::SharedTable;
+constexpr double kMostScale = 1e6;
+
+void check_room(const std::string& text) {
+  if (text != "all") io::parse_bytes(text, "room");
+}
+
+void check_sharing(const std::string& text) {
+  if (text != "on" && text != "off")
+    throw std::invalid_argument("'" + text + "' is neither \"on\" nor \"off\"");
+}
+
+// "whole" and "static" have no limit of a step's tokens.
+planner::SchedulerSettings scheduler_of(const std::string& batching) {
+  planner::SchedulerSettings settings{.step_tokens = config::kMaxTokens, .lockstep = batching == "static"};
+  if (settings.lockstep || batching == "whole") return settings;
+  const char* const end = batching.data() + batching.size();
+  const auto [at, error] = std::from_chars(batching.data(), end, settings.step_tokens);
+  if (error != std::errc() || at != end || settings.step_tokens < 1 ||
+      settings.step_tokens > config::kMaxTokens)
+    throw std::invalid_argument("batching '" + batching +
+                                "' is neither \"static\", \"whole\" nor the tokens of a step, as \"128\"");
+  return settings;
+}
+
+void check_batching(const std::string& text) { scheduler_of(text); }
+
+const config::Axis<std::string> kRoomAxis{
+    kRoom,
+    "room",
+    SharedTable::kOwn,
+    {"all"},
+    config::text_list(check_room),
+    "memory for caches; all: for max_running requests of the whole context"};
+const config::Axis<std::string> kSharingAxis{kSharing,
+                                             "sharing",
+                                             SharedTable::kOwn,
+                                             {"off"},
+                                             config::text_list(check_sharing),
+                                             "on: prompts that begin alike share blocks of rows"};
+const config::Key<std::vector<std::string>> kBatchingKey{
+    "batching",
+    SharedTable::kOwn,
+    {"whole"},
+    config::text_list(check_batching),
+    "static, whole, or the most tokens of a step of continuous batches"};
+const config::Key<int64_t> kContextTokensKey{"context", SharedTable::kOwn, 0,
+                                             config::tokens(0, config::kMaxTokens),
+                                             "longest request; 0: what the model was trained for"};
+const config::Key<double> kLengthScaleKey{"length_scale", SharedTable::kOwn, 1.0,
+                                          config::number(1.0 / kMostScale, kMostScale),
+                                          "tokens of a request here / in the trace"};
+const config::Key<double> kRateScaleKey{"rate_scale", SharedTable::kOwn, 1.0,
+                                        config::number(1.0 / kMostScale, kMostScale),
+                                        "requests a second here / in the trace"};
+
+constexpr const config::AnyAxis* kServeAxes[] = {&kTraceAxis, &kArrivalsAxis, &kRoomAxis, &kSharingAxis};
+constexpr const config::AnyKey* kServeKeys[] = {
+    &kServersKey,    &kUsersKey,         &kBatchingKey,      &kContextTokensKey, &kLengthScaleKey,
+    &kRateScaleKey,  &kPromptLengthsKey, &kOutputLengthsKey, &kPrefixKey,        &kRequestsKey,
+    &kMaxRunningKey, &kWatermarkKey,     &kLimitKey};
 
 constexpr int64_t kRequestsToServe = 64;
 constexpr double kCheckStepS = 1e-3;  // of a step of the run that is checked, so that it is always the same
 
 bool place_served(measure::SweepPoint& point) {
   const config::Settings& s = settings_of(point);
-  if (point.axes[kArrivals].empty())
-    point.axes[kArrivals] = point.axes[kTraceFile].empty() ? "poisson(1)" : "trace";
+  set_arrivals(point);
   point.batch = static_cast<int>(s[kMaxRunningKey]);
   if (s[kContextTokensKey] > 0)
     point.seq_len = s[kContextTokensKey];
@@ -39,18 +103,19 @@ bool place_served(measure::SweepPoint& point) {
   return true;
 }
 
-std::vector<ServedRequest> requests_to_serve(const measure::SweepPoint& point) {
+// `draw`: of the prompts' tokens; lengths and arrivals are the same in all.
+std::vector<ServedRequest> requests_to_serve(const measure::SweepPoint& point, uint64_t draw = 0) {
   const config::Settings& s = settings_of(point);
   return with_prompts(requests_of(point, kRequestsToServe)(), {s[kLengthScaleKey], s[kRateScaleKey]},
-                      point.source->text(), point.config->seed);
+                      point.source->text(), point.config->seed + draw);
 }
 
 void check_serve(const measure::SweepPoint& point) {
   check_length(point, point.seq_len, "context");
-  const auto refuse = [&](const std::string& what) { throw std::invalid_argument(where(point) + what); };
+  const auto refuse = [&](const std::string& what) {
+    throw std::invalid_argument(config_prefix(point) + what);
+  };
   if (point.source->text().empty()) refuse("needs a text to cut prompts from: give workload.text");
-  if (point.axes[kTraceFile].empty() && point.axes[kArrivals] == "trace")
-    refuse("arrivals \"trace\" needs a trace");
   try {
     requests_to_serve(point);
   } catch (const std::invalid_argument& e) {
@@ -87,173 +152,170 @@ std::string unserved_reason(const measure::SweepPoint& point, const LayerSpecs& 
 void plan_serve(measure::SweepPoint& point) {
   const std::vector<std::string>& batchings = settings_of(point)[kBatchingKey];
   for (const LayerSpecs& spec : point.experiment->axes.variants) {
-    for (size_t arm = 0; arm < batchings.size(); ++arm) {
-      measure::PlannedCell& cell = add_cell(point, spec, "batching " + batchings[arm]);
-      cell.arm = arm;
-      if (cell.is_measured()) cell.reason = unserved_reason(point, spec);
-      if (!cell.reason.empty()) cell.status = results::Status::kUnsupported;
+    for (const std::string& batching : batchings) {
+      measure::PlannedCell& cell = add_cell(point, spec, "batching " + batching);
+      cell.columns[kBatching] = batching;
+      if (cell.is_measured()) refuse(cell, unserved_reason(point, spec));
     }
   }
-  fit_alone(point,
-            [&](const measure::PlannedCell& cell) { return room_of(point, cell.spec, point.seq_len).bytes; });
+  add_servers(point);
+  fit_alone(point, [&](const measure::PlannedCell& cell) {
+    return cell.peer.empty() ? room_of(point, cell.spec, point.seq_len).bytes : 0;
+  });
 }
 
-// A cell, what serves, and what it served.
+// A cell's server of requests, and its answers.
 struct Served {
-  std::unique_ptr<measure::Cell> cell;
   ServingSetup setup;
+  std::unique_ptr<ServerCell> server = {};  // a running one, in place of ours
   const std::vector<std::vector<int>>* alone = nullptr;
   std::vector<ServedRun> runs = {};
 };
 
 class ServeTask : public measure::CellTask {
  public:
-  ServeTask(Served& served, std::span<const ServedRequest> requests, const measure::RunControl& control,
-            measure::PointProgress& progress)
-      : CellTask(*served.cell),
-        served_(served),
-        requests_(requests),
-        control_(control),
-        progress_(progress) {}
-  std::string name() const override { return served_.cell->key; }
+  ServeTask(measure::Cell& cell, std::function<double()> run, std::function<void()> end)
+      : CellTask(&cell), run_(std::move(run)), end_(std::move(end)) {}
   int iterations() const override { return 1; }
   void begin(int) override {}
-  double run() override {
-    served_.runs.push_back(serve(served_.setup, requests_, control_.stop));
-    return served_.runs.back().result.seconds;
-  }
-  void end() override {
-    progress_.add(1.0);
-    if (!control_.stop()) check_run(served_, requests_, served_.runs.back());
-  }
-  // Fails the cell if a run's caches or answers are wrong.
-  static void check_run(Served& served, std::span<const ServedRequest> requests, const ServedRun& run) {
-    results::Row& row = served.cell->result;
-    std::string failure = run.failure;
-    if (failure.empty()) {
-      const AnswerCheck check = check_answers(served.setup, requests, *served.alone, run.answers);
-      failure = check.failure;
-      row[kRoundedAnswers] = std::max(row[kRoundedAnswers].value_or(0), check.rounded);
-    }
-    if (!failure.empty()) measure::mark(*served.cell, results::Status::kFailed, failure);
-  }
+  double run() override { return run_(); }
+  void end() override { end_(); }
 
  private:
-  Served& served_;
-  const std::span<const ServedRequest> requests_;
-  const measure::RunControl& control_;
-  measure::PointProgress& progress_;
+  const std::function<double()> run_;
+  const std::function<void()> end_;
 };
 
-class ServeRun {
+class ServeTrial : public Trial {
  public:
-  ServeRun(const measure::SweepPoint& point, const measure::RunControl& control,
-           results::ResultsFolder& results)
-      : point_(point),
-        control_(control),
-        results_(results),
+  ServeTrial(const measure::SweepPoint& point, const measure::RunControl& control,
+             results::ResultsFolder& results)
+      : Trial(point, control, results),
         facts_(planner::read_facts(requests_of(point, kRequestsToServe), {})),
         requests_(requests_to_serve(point)),
         progress_(control, static_cast<double>(point.cells.size()) *
                                (1.0 + static_cast<double>(point.experiment->measure.repetitions))) {}
 
-  // Empty if stopped.
-  std::vector<results::Row> run() {
-    std::vector<Served> all;
-    for (const measure::PlannedCell& planned : point_.cells) {
-      all.push_back({measure::make_cell(point_, planned), setup_of(planned)});
-      identify(all.back());
-      if (measure::runs(*all.back().cell)) measure::attempt(*all.back().cell, [&] { verify(all.back()); });
-      if (control_.stop()) return {};
-      progress_.add(1.0);
+ private:
+  void identify(measure::Cell& cell) override {
+    results::Row& row = cell.result;
+    const config::Settings& s = settings();
+    Served& served = served_[&cell];
+    set_requests(row, facts_);
+    row[kTraceFile].clear();
+    if (cell.peer.empty()) {
+      served.setup = setup_of(cell);
+      row[kRoomBytes] = served.setup.room.bytes;
     }
-    std::vector<std::unique_ptr<measure::TimedTask>> tasks;
-    for (Served& one : all) {
-      if (measure::runs(*one.cell))
-        tasks.push_back(std::make_unique<ServeTask>(one, requests_, control_, progress_));
-    }
-    if (!measure::run_interleaved(tasks, point_.experiment->measure.repetitions, control_.stop) ||
-        control_.stop())
-      return {};
-    std::vector<results::Row> rows;
-    for (Served& one : all) {
-      if (measure::runs(*one.cell)) summarise(one);
-      rows.push_back(one.cell->result);
-    }
-    return rows;
+    row[kLengthScale] = s[kLengthScaleKey];
+    row[kRateScale] = s[kRateScaleKey];
+    set_limits(point(), row);
+    if (!measure::runs(cell)) progress_.add(1.0);
   }
 
- private:
-  ServingSetup setup_of(const measure::PlannedCell& planned) const {
-    const config::Settings& s = settings_of(point_);
-    ServingSetup setup{.model = point_.source->model(),
-                       .spec = planned.spec,
-                       .room = room_of(point_, planned.spec, std::max<int64_t>(1, facts_.typical)),
-                       .scheduler = scheduler_of(s[kBatchingKey][planned.arm]),
-                       .ledger_bytes = point_.cache_bytes};
-    setup.scheduler.max_running = point_.batch;
-    setup.scheduler.watermark = s[kWatermarkKey];
-    setup.scheduler.limit_ttft_s = s[kLimitKey].ttft_s;
-    setup.scheduler.limit_tpot_s = s[kLimitKey].tpot_ms / 1e3;
-    if (planned.is_measured() && point_.axes[kSharing] == "on")
+  ServingSetup setup_of(const measure::Cell& cell) const {
+    ServingSetup setup{.model = point().source->model(),
+                       .spec = cell.spec,
+                       .room = room_of(point(), cell.spec, std::max<int64_t>(1, facts_.typical)),
+                       .scheduler = with_limits(point(), scheduler_of(cell.result[kBatching])),
+                       .ledger_bytes = point().cache_bytes};
+    if (measure::runs(cell) && point().axes[kSharing] == "on")
       setup.scheduler.share_tokens =
           shared_tokens(setup.spec, {geometry_of(setup.model->config()), setup.spec, setup.room});
     return setup;
   }
 
-  void identify(Served& served) const {
-    results::Row& row = served.cell->result;
-    const config::Settings& s = settings_of(point_);
-    set_requests(row, facts_);
-    row[kTraceFile].clear();
-    row[kBatching] = s[kBatchingKey][served.cell->arm];
-    row[kRoomBytes] = served.setup.room.bytes;
-    row[kLengthScale] = s[kLengthScaleKey];
-    row[kRateScale] = s[kRateScaleKey];
-    row[kLimitTtftS] = s[kLimitKey].ttft_s;
-    row[kLimitTpotMs] = s[kLimitKey].tpot_ms;
-  }
-
   // Serves once on a clock that is always the same, before any time counts.
-  void verify(Served& served) {
-    auto& alone = alone_[served.cell->spec.print()];
-    if (alone.empty()) alone = answers_alone(served.setup, requests_, control_.stop);
-    if (control_.stop()) return;
+  void prepare(measure::Cell& cell) override {
+    Served& served = served_.at(&cell);
+    if (!cell.peer.empty()) {
+      served.server = std::make_unique<ServerCell>(cell, point());
+      progress_.add(1.0);
+      return;
+    }
+    auto& alone = alone_[cell.spec.print()];
+    if (alone.empty()) alone = answers_alone(served.setup, requests_, control().stop);
+    if (control().stop()) return;
     served.alone = &alone;
-    const ServedRun run = serve(served.setup, requests_, control_.stop, kCheckStepS);
-    if (control_.stop()) return;
-    served.cell->result[results::kKernel] = run.kernel;
+    const ServedRun run = serve(served.setup, requests_, control().stop, kCheckStepS);
+    if (control().stop()) return;
+    cell.result[results::kKernel] = run.kernel;
     if (run.result.refused == run.result.requests)
-      return measure::mark(*served.cell, results::Status::kOutOfMemory, "no request fits, even alone");
-    ServeTask::check_run(served, requests_, run);
+      measure::mark(cell, results::Status::kOutOfMemory, "no request fits, even alone");
+    else
+      check_run(cell, served, run);
+    progress_.add(1.0);
   }
 
-  void summarise(Served& served) {
-    results::Row& row = served.cell->result;
+  // Fails the cell if a run's caches or answers are wrong.
+  void check_run(measure::Cell& cell, const Served& served, const ServedRun& run) const {
+    std::string failure = run.failure;
+    if (failure.empty()) {
+      const AnswerCheck check = check_answers(served.setup, requests_, *served.alone, run.answers);
+      failure = check.failure;
+      cell.result[kRoundedAnswers] = std::max(cell.result[kRoundedAnswers].value_or(0), check.rounded);
+    }
+    if (!failure.empty()) measure::mark(cell, results::Status::kFailed, failure);
+  }
+
+  void add_tasks(measure::Cell& cell, measure::TimedTasks& tasks) override {
+    Served& served = served_.at(&cell);
+    const auto run = [this, &served] {
+      // A server may still have the last repetition's prompts: each has others.
+      served.runs.push_back(served.server ? served.server->run(requests_to_serve(point(), served.runs.size()))
+                                          : serve(served.setup, requests_, control().stop));
+      return served.runs.back().result.seconds;
+    };
+    const auto end = [this, &cell, &served] {
+      progress_.add(1.0);
+      if (control().stop()) return;
+      if (!served.server) return check_run(cell, served, served.runs.back());
+      const planner::ReplayResult& r = served.runs.back().result;
+      if (r.refused == r.requests) measure::mark(cell, results::Status::kFailed, served.server->error());
+    };
+    tasks.push_back(std::make_unique<ServeTask>(cell, run, end));
+  }
+
+  bool run_group(const Group& group) override {
+    return Trial::run_group(group) && !control().stop();  // a run that was stopped means nothing
+  }
+
+  void summarise(measure::Cell& cell) override {
+    if (control().stop()) return;
+    const Served& served = served_.at(&cell);
+    results::Row& row = cell.result;
     row[results::kStatus] = results::Status::kOk;
+    if (served.server) return summarise_server(row, served);
     const planner::RowAllocator rows(geometry_of(served.setup.model->config()), served.setup.spec,
                                      served.setup.room);
     set_served(row, served.runs, rows);
     if (served.setup.scheduler.share_tokens > 0)
-      row[kHitRate] = static_cast<double>(served.runs.front().result.found_tokens) /
-                      static_cast<double>(served.runs.front().result.prompt_tokens);
+      row[kPrefixHitRate] = static_cast<double>(served.runs.front().result.found_tokens) /
+                            static_cast<double>(served.runs.front().result.prompt_tokens);
     set_replayed(row, served.setup, requests_, served.runs);
-    results_.add(kMoments, moment_rows(row, served.runs.front().result.timeline));
+    results().add(kMoments, moment_rows(row, served.runs.front().result.timeline));
   }
 
-  const measure::SweepPoint& point_;
-  const measure::RunControl& control_;
-  results::ResultsFolder& results_;
+  static void summarise_server(results::Row& row, const Served& served) {
+    set_times(row, served.runs);
+    row[kRefused] = 0;
+    int64_t found = 0, prompts = 0;
+    for (const ServedRun& run : served.runs) {
+      row[kRequestErrors] = std::max(row[kRequestErrors].value_or(0), run.result.refused);
+      found += run.result.found_tokens;
+      prompts += run.result.prompt_tokens;
+    }
+    row[results::kReason] = served.server->error();
+    if (served.server->tells_hits())
+      row[kPrefixHitRate] = static_cast<double>(found) / static_cast<double>(prompts);
+  }
+
   const planner::TraceFacts facts_;
   const std::vector<ServedRequest> requests_;
+  std::map<const measure::Cell*, Served> served_;
   std::map<std::string, std::vector<std::vector<int>>> alone_;  // by spec
   measure::PointProgress progress_;
 };
-
-std::vector<results::Row> run_serve(const measure::SweepPoint& point, const measure::RunControl& control,
-                                    results::ResultsFolder& results) {
-  return ServeRun(point, control, results).run();
-}
 
 // A question that the best of all cells that refused nothing answers.
 struct Best {
@@ -290,8 +352,8 @@ std::string three(const results::Number& p50, const results::Number& p90, const 
 
 }  // namespace
 
-constexpr std::array kOwnOfServe{ColumnGroup{kServeColumns}, ColumnGroup{planner::kServedClockColumns}};
-constexpr auto kServeGroups = joined(kOfCells, kOfModelRuns, kOwnOfServe);
+constexpr auto kServeGroups = joined(kOfCells, kOfModelRuns, kServeColumns, planner::kServedClockColumns,
+                                     ColumnGroup{measure::kPeerColumns, asks_servers});
 constexpr const results::Table* kServeTables[] = {&kMoments};
 
 const TableColumn kServeTable[] = {
@@ -314,13 +376,13 @@ constinit const Experiment kServe{
          .axes = kServeAxes,
          .keys = kServeKeys,
          .needs_model = true},
-    .place = place_served,
+    .derive_point = place_served,
     .check = check_serve,
     .columns = kServeGroups,
     .tables = kServeTables,
     .table = kServeTable,
     .sentence = best_server,
     .plan = plan_serve,
-    .run = run_serve};
+    .run = measured<ServeTrial>};
 
 }  // namespace kv::experiments

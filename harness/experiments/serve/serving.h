@@ -3,16 +3,14 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "harness/experiments/serve/prompts.h"
-#include "harness/memory/ledger.h"
-#include "harness/model/ragged_model.h"
 #include "harness/planner/served_clock.h"
 #include "harness/planner/trace_replay.h"
+#include "harness/results/row.h"
 #include "variants/cache/prefix_cache.h"
 #include "variants/model_cache/layer_groups.h"
 
@@ -52,5 +50,14 @@ ServedRun serve(const ServingSetup& setup, std::span<const ServedRequest> reques
 // The same requests on the clock `driver`, without a model.
 planner::ReplayResult replay_served(const ServingSetup& setup, std::span<const ServedRequest> requests,
                                     const planner::StepDriver& driver);
+
+// Sets the times of all runs: a median over them, with its interval.
+void set_times(results::Row& row, std::span<const ServedRun> runs);
+// Sets counts of the first run, and times of all.
+void set_served(results::Row& row, std::span<const ServedRun> runs, const planner::RowAllocator& rows);
+// Sets the times of a replay on a clock fitted to all steps, beside those that set_served() has set, and whether replays of the
+// steps' own times count as the runs did.
+void set_replayed(results::Row& row, const ServingSetup& setup, std::span<const ServedRequest> requests,
+                  std::span<const ServedRun> runs);
 
 }  // namespace kv::experiments

@@ -37,19 +37,6 @@ void judge(DraftedText& text, const PlainText& plain, std::span<const float> log
 
 }  // namespace
 
-std::vector<float> TextReader::read(std::span<const int> text, int64_t wanted) {
-  const model::RaggedModel::Part part{id_, tokens_, text.subspan(static_cast<size_t>(tokens_)), wanted};
-  std::vector<float> logits = model_.step({&part, 1});
-  tokens_ = std::ssize(text);
-  return logits;
-}
-
-void TextReader::keep(int64_t tokens) {
-  if (tokens >= tokens_) return;
-  cache_.truncate(id_, tokens);
-  tokens_ = tokens;
-}
-
 PlainText continue_plainly(TextReader& target, std::span<const int> prompt, int64_t tokens) {
   PlainText plain;
   std::vector<int> text(prompt.begin(), prompt.end());

@@ -11,25 +11,7 @@
 
 namespace kv::experiments {
 
-// One sequence in a cache of its own, which is empty before.
-class TextReader {
- public:
-  TextReader(const model::Model& model, Cache& cache)
-      : cache_(cache), model_(model, cache), id_(cache.add_sequence()) {}
-
-  // Reads what is new of the text. Returns the logits after its last `wanted` tokens, [wanted, vocab_size].
-  std::vector<float> read(std::span<const int> text, int64_t wanted = 1);
-  // Forgets all but the first tokens. Throws std::invalid_argument where the cache cannot.
-  void keep(int64_t tokens);
-  int64_t tokens() const { return tokens_; }
-  SequenceId sequence() const { return id_; }
-
- private:
-  Cache& cache_;
-  model::RaggedModel model_;
-  const SequenceId id_;
-  int64_t tokens_ = 0;
-};
+using model::TextReader;
 
 // A text without drafts.
 struct PlainText {

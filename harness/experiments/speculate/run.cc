@@ -1,22 +1,54 @@
 // The speculate experiment: how many tokens that a cheap cache proposes are those of the full one, and what the drafts save.
 // The same model reads both caches, so that nothing but the cache refuses a token. Every text must be the one without drafts.
-#include <algorithm>
+#include <map>
 #include <stdexcept>
 
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
-#include "harness/experiments/quality.h"
+#include "harness/experiments/reading_keys.h"
 #include "harness/experiments/reading_run.h"
-#include "harness/experiments/speculate/axes.h"
-#include "harness/experiments/speculate/columns.h"
 #include "harness/experiments/speculate/drafting.h"
+#include "harness/experiments/trial.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/math/clusters.h"
 #include "harness/math/medians.h"
 #include "harness/model/cached_model.h"
+#include "harness/results/cell_columns.h"
+#include "harness/results/estimate.h"
+#include "harness/results/table.h"
+#include "variants/model_cache/layer_specs.h"
 
 namespace kv::experiments {
 namespace {
+
+constexpr auto kProposedTokens =
+    results::IntegerColumn{"proposed_tokens", "tokens",
+                           "speculate: tokens that the draft cache proposes a step"}
+        .axis("drafts of {} tokens")
+        .arm()
+        .swept_by("draft_tokens");
+constexpr results::TextColumn kTarget{"target", "", "speculate: cache that verifies the proposed tokens"};
+constexpr results::IntegerColumn kSpeculatedTokens{"speculated_tokens", "tokens",
+                                                   "speculate: tokens generated after each prompt"};
+constexpr auto kAcceptance = results::estimate<"acceptance">(
+    "1", "speculate: accepted / proposed tokens, mean over the steps that verify",
+    "95 % interval (bootstrap over texts)");
+constexpr results::NumberColumn kTokensAStep{
+    "tokens_a_step", "tokens", "speculate: generated tokens / steps of the target cache; 1 without drafts"};
+constexpr auto kSpeedup = results::estimate<"speedup">(
+    "1",
+    "speculate: time of the same tokens with the target cache alone / with drafts, median over the texts");
+constexpr results::IntegerColumn kRoundedTexts{
+    "rounded_texts", "",
+    "speculate: texts that leave the one without drafts at a token whose margin is within rounding"};
+constexpr auto kSpeculateColumns = results::column_list(kTarget, kProposedTokens, kSpeculatedTokens,
+                                                        kAcceptance, kTokensAStep, kSpeedup, kRoundedTexts);
+
+const config::Key<std::vector<int64_t>> kDraftTokensKey{
+    "draft_tokens", config::SharedTable::kOwn, {4}, config::token_list(), "tokens that a draft proposes"};
+const config::Key<std::string> kTargetKey{
+    "target", config::SharedTable::kOwn, "contiguous/f16",
+    config::text([](const std::string& spec) { parse_layer_specs(spec); }), "cache that verifies drafts"};
 
 LayerSpecs target_of(const measure::SweepPoint& point) {
   return parse_layer_specs(settings_of(point)[kTargetKey]);
@@ -25,10 +57,10 @@ LayerSpecs target_of(const measure::SweepPoint& point) {
 void check_speculate(const measure::SweepPoint& point) {
   check_windows(point);
   if (settings_of(point)[kPromptKey] < 1)
-    throw std::invalid_argument(where(point) + "needs a prompt: prompt = 64");
+    throw std::invalid_argument(config_prefix(point) + "needs a prompt: prompt = 64");
   for (const int64_t tokens : settings_of(point)[kDraftTokensKey]) {
     if (tokens < 1 || tokens > 64)
-      throw std::invalid_argument(where(point) + "draft_tokens has " + std::to_string(tokens) +
+      throw std::invalid_argument(config_prefix(point) + "draft_tokens has " + std::to_string(tokens) +
                                   "; it takes numbers from 1 to 64");
   }
 }
@@ -43,10 +75,8 @@ int64_t first_speculate_step(const measure::SweepPoint& point) {
 void plan_speculate(measure::SweepPoint& point) {
   const std::vector<int64_t>& lengths = settings_of(point)[kDraftTokensKey];
   for (const LayerSpecs& spec : point.experiment->axes.variants) {
-    for (size_t arm = 0; arm < lengths.size(); ++arm) {
-      measure::PlannedCell& cell = add_cell(point, spec, "drafts of " + std::to_string(lengths[arm]));
-      cell.arm = arm;
-    }
+    for (const int64_t tokens : lengths)
+      add_cell(point, spec, "drafts of " + std::to_string(tokens)).columns[kProposedTokens] = tokens;
   }
   // One draft cache and one target are alive, of a sequence each; growing holds the old and the new buffer.
   fit_alone(point, [&](const measure::PlannedCell& cell) {
@@ -54,66 +84,53 @@ void plan_speculate(measure::SweepPoint& point) {
   });
 }
 
-// A cell and its texts so far.
+// A cell's texts so far.
 struct Drafting {
-  Drafting(std::unique_ptr<measure::Cell> of, int64_t draft) : cell(std::move(of)), draft_tokens(draft) {}
-
-  std::unique_ptr<measure::Cell> cell;
-  int64_t draft_tokens;
   int64_t tokens = 0, steps = 0, rounded = 0;
   std::vector<double> shares, speedups;
   std::vector<int64_t> text_of_share;
 };
 
-class SpeculateRun {
+class SpeculateTrial : public Trial {
  public:
-  SpeculateRun(const measure::SweepPoint& point, const measure::RunControl& control)
-      : point_(point),
-        control_(control),
-        prompt_(settings_of(point)[kPromptKey]),
+  SpeculateTrial(const measure::SweepPoint& point, const measure::RunControl& control,
+                 results::ResultsFolder& results)
+      : Trial(point, control, results),
+        prompt_(settings()[kPromptKey]),
         progress_(control, static_cast<double>(point.batch) * static_cast<double>(1 + point.cells.size())) {}
 
+ private:
   auto with_target(const auto& work) const {
-    memory::Ledger ledger(point_.cache_bytes);
-    const auto cache = build_cache(target_of(point_), measure::cache_shape(point_, 1), ledger);
-    TextReader target(*point_.source->model(), *cache);
+    memory::Ledger ledger(point().cache_bytes);
+    const auto cache = build_cache(target_of(point()), measure::cache_shape(point(), 1), ledger);
+    TextReader target(*point().source->model(), *cache);
     return work(target);
   }
 
-  // Empty if stopped.
-  std::vector<results::Row> run() {
-    std::vector<Drafting> all;
-    for (const measure::PlannedCell& planned : point_.cells)
-      all.emplace_back(measure::make_cell(point_, planned),
-                       settings_of(point_)[kDraftTokensKey][planned.arm]);
-    const measure::Passages windows = text_windows(point_, point_.seq_len);
-    for (int text = 0; text < point_.batch; ++text) {
+  // Text by text, so that the plain one is read once.
+  bool prepare_all(const Group& group) override {
+    const measure::Passages windows = text_windows(point(), point().seq_len);
+    for (int text = 0; text < point().batch; ++text) {
       std::vector<int> prompt;
       for (int64_t i = 0; i < prompt_; ++i) prompt.push_back(windows.id(text, i));
       const PlainText plain = with_target(
-          [&](TextReader& target) { return continue_plainly(target, prompt, point_.seq_len - prompt_); });
+          [&](TextReader& target) { return continue_plainly(target, prompt, point().seq_len - prompt_); });
       progress_.add(1.0);
-      for (Drafting& one : all) {
-        if (control_.stop()) return {};
-        if (measure::runs(*one.cell)) measure::attempt(*one.cell, [&] { draft(one, text, prompt, plain); });
+      for (measure::Cell* cell : group) {
+        if (control().stop()) return false;
+        if (measure::runs(*cell)) measure::attempt(*cell, [&] { draft(*cell, text, prompt, plain); });
         progress_.add(1.0);
       }
     }
-    std::vector<results::Row> rows;
-    for (Drafting& one : all) {
-      if (measure::runs(*one.cell)) summarise(one);
-      rows.push_back(one.cell->result);
-    }
-    return rows;
+    return true;
   }
 
- private:
-  void draft(Drafting& one, int text, std::span<const int> prompt, const PlainText& plain) {
-    measure::Cell& cell = *one.cell;
-    measure::open_cache(cell, point_, 1);
-    TextReader draft(*point_.source->model(), *cell.cache);
+  void draft(measure::Cell& cell, int text, std::span<const int> prompt, const PlainText& plain) {
+    Drafting& one = drafts_[&cell];
+    measure::open_cache(cell, point(), 1);
+    TextReader draft(*point().source->model(), *cell.cache);
     const DraftedText drafted = with_target([&](TextReader& target) {
-      return continue_with_drafts(draft, target, prompt, one.draft_tokens, plain);
+      return continue_with_drafts(draft, target, prompt, *cell.result[kProposedTokens], plain);
     });
     if (!drafted.failure.empty())
       return measure::mark(cell, results::Status::kFailed,
@@ -124,22 +141,22 @@ class SpeculateRun {
     one.speedups.push_back(plain.seconds / drafted.seconds);
     one.shares.insert(one.shares.end(), drafted.shares.begin(), drafted.shares.end());
     one.text_of_share.resize(one.shares.size(), text);
-    if (text + 1 < point_.batch) return;
+    if (text + 1 < point().batch) return;
     // Drafts end anywhere; the bytes of a whole text follow from the config.
     std::vector<int> whole(prompt.begin(), prompt.end());
     whole.insert(whole.end(), drafted.ids.begin(), drafted.ids.end());
     draft.read(whole);
     cell.ids = {draft.sequence()};
-    cell.prompt = first_speculate_step(point_);
+    cell.prompt = first_speculate_step(point());
     cell.account(std::vector<int64_t>{draft.tokens()});
     cell.cache.reset();
   }
 
-  void summarise(Drafting& one) const {
-    results::Row& row = one.cell->result;
-    row[kTarget] = target_of(point_).print();
-    row[kProposedTokens] = one.draft_tokens;
-    row[kSpeculatedTokens] = point_.seq_len - prompt_;
+  void summarise(measure::Cell& cell) override {
+    const Drafting& one = drafts_.at(&cell);
+    results::Row& row = cell.result;
+    row[kTarget] = target_of(point()).print();
+    row[kSpeculatedTokens] = point().seq_len - prompt_;
     double sum = 0.0;
     for (const double share : one.shares) sum += share;
     row.set(kAcceptance, sum / static_cast<double>(one.shares.size()),
@@ -150,16 +167,10 @@ class SpeculateRun {
     row[results::kStatus] = results::Status::kOk;
   }
 
-  const measure::SweepPoint& point_;
-  const measure::RunControl& control_;
   const int64_t prompt_;
   measure::PointProgress progress_;
+  std::map<const measure::Cell*, Drafting> drafts_;
 };
-
-std::vector<results::Row> run_speculate(const measure::SweepPoint& point, const measure::RunControl& control,
-                                        results::ResultsFolder&) {
-  return SpeculateRun(point, control).run();
-}
 
 std::string acceptance_text(const results::Row& row) { return with_interval(row, kAcceptance, "%.3g"); }
 
@@ -178,8 +189,7 @@ std::string most_accepted(std::span<const results::Row* const> cells) {
 }  // namespace
 
 constexpr const config::AnyKey* kSpeculateKeys[] = {&kPromptKey, &kDraftTokensKey, &kTargetKey};
-constexpr std::array kOwnOfSpeculate{ColumnGroup{kSpeculateColumns}};
-constexpr auto kSpeculateGroups = joined(kOfCells, kOfModelRuns, kOwnOfSpeculate);
+constexpr auto kSpeculateGroups = joined(kOfCells, kOfModelRuns, kSpeculateColumns);
 
 const TableColumn kSpeculateTable[] = {kTokenBytesText,
                                        {"accepted (95 %)", acceptance_text},
@@ -199,6 +209,6 @@ constinit const Experiment kSpeculate{
     .table = kSpeculateTable,
     .sentence = most_accepted,
     .plan = plan_speculate,
-    .run = run_speculate};
+    .run = measured<SpeculateTrial>};
 
 }  // namespace kv::experiments

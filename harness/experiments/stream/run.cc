@@ -1,44 +1,46 @@
 // The stream experiment: a model reads far past its trained context, with caches and with recomputed windows.
 #include <algorithm>
 #include <cmath>
-#include <exception>
+#include <map>
 #include <numeric>
 #include <stdexcept>
+#include <string>
 
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
+#include "harness/experiments/reading_keys.h"
 #include "harness/experiments/reading_run.h"
-#include "harness/experiments/stream/axes.h"
-#include "harness/experiments/stream/columns.h"
 #include "harness/experiments/stream/recomputed_losses.h"
+#include "harness/experiments/trial.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/measure/chunk_replay.h"
-#include "harness/measure/exposure.h"
 #include "harness/measure/prediction.h"
 #include "harness/measure/prediction_columns.h"
-#include "harness/measure/timing.h"
 #include "harness/model/cached_model.h"
 #include "harness/results/cell_columns.h"
+#include "harness/results/column.h"
 
 namespace kv::experiments {
 namespace {
 
+constexpr results::IntegerColumn kTrainedTokens{"trained_tokens", "tokens",
+                                                "stream: context that the model was trained for"};
+constexpr auto kStreamColumns = results::column_list(kTrainedTokens);
+
+const config::Key<std::vector<int64_t>> kRecomputeKey{
+    "recompute",
+    config::SharedTable::kMeasure,
+    {},
+    config::token_list(),
+    "lengths of windows that are recomputed for every `stride` tokens"};
+const config::Key<int64_t> kStrideKey{"stride", config::SharedTable::kMeasure, 32,
+                                      config::tokens(1, config::kMaxTokens),
+                                      "tokens between two recomputations of a window"};
+
 // Tokens read in chunks that are read again one by one: enough to fill windows.
 constexpr int64_t kProvenTokens = 1024;
 
-// Points of the chart; each covers whole stretches.
-constexpr int64_t kBuckets = 20;
-
-int64_t bucket_tokens(int64_t length) {
-  const int64_t least = (length + kBuckets - 1) / kBuckets;
-  return (least + measure::kStretch - 1) / measure::kStretch * measure::kStretch;
-}
-
-// 0 for one token.
-int64_t first_stream_step(const measure::SweepPoint& point) {
-  const int64_t step = std::min(point.experiment->settings[kStepTokensKey], point.seq_len);
-  return step > 1 ? step : 0;
-}
+constexpr int64_t kBuckets = 20;  // points of the chart
 
 // This cache keeps the same tokens as a recomputation.
 Spec window_spec(int64_t window) {
@@ -53,102 +55,92 @@ std::string recompute_suffix(const measure::SweepPoint& point) {
   return "recomputed every " + std::to_string(point.experiment->settings[kStrideKey]);
 }
 
-struct StreamCell {
-  std::unique_ptr<measure::Cell> cell;
-  int64_t recomputed = 0;                             // recomputed window, tokens; 0: read with a cache
-  std::vector<measure::Prediction> predictions = {};  // [batch, seq_len]: losses, and their changes
-};
+// Tokens of the recomputed window that a variant names; 0: it reads with a cache.
+int64_t recomputed_window(const measure::SweepPoint& point, const std::string& variant) {
+  for (const int64_t window : settings_of(point)[kRecomputeKey]) {
+    if (variant == recompute_name(window, settings_of(point)[kStrideKey])) return window;
+  }
+  return 0;
+}
 
-class StreamRun {
+class StreamTrial : public Trial {
  public:
-  StreamRun(const measure::SweepPoint& point, const measure::RunControl& control, size_t cells)
-      : point_(point),
-        control_(control),
+  StreamTrial(const measure::SweepPoint& point, const measure::RunControl& control,
+              results::ResultsFolder& results)
+      : Trial(point, control, results),
         model_(*point.source->model()),
         passages_(text_windows(point, point.seq_len)),
-        progress_(control, static_cast<double>(cells) * point.batch * static_cast<double>(point.seq_len)) {}
-
-  // Returns false if stopped. Every cell runs on one thread.
-  bool run(std::vector<StreamCell>& cells) {
-    std::vector<std::exception_ptr> thrown(cells.size());
-#pragma omp parallel for schedule(dynamic, 1)
-    for (size_t i = 0; i < cells.size(); ++i) {
-      try {
-        if (measure::runs(*cells[i].cell)) read(cells[i]);
-      } catch (...) {
-        thrown[i] = std::current_exception();
-      }
-    }
-    for (const std::exception_ptr& e : thrown) {
-      if (e) std::rethrow_exception(e);
-    }
-    return !control_.stop();
-  }
+        schedule_(schedule_of(point)),
+        progress_(control, static_cast<double>(point.cells.size()) * point.batch *
+                               static_cast<double>(point.seq_len)) {}
 
  private:
-  void read(StreamCell& c) {
-    measure::Cell& cell = *c.cell;
-    c.predictions.resize(static_cast<size_t>(point_.batch * point_.seq_len));
-    measure::attempt(cell, [&] {
-      measure::Stopwatch watch;
-      c.recomputed > 0 ? recompute(c) : read_with_cache(c);
-      const double seconds = watch.lap();
-      if (control_.stop() || !measure::runs(cell)) return;
-      cell.result[measure::kTokensPerS] = static_cast<double>(c.predictions.size()) / seconds;
-      cell.result[results::kStatus] = results::Status::kOk;
-      const int64_t step = point_.experiment->settings[kStepTokensKey];
-      if (c.recomputed > 0 || step == 1) return;
-      record_chunks(cell, step, difference_from_decode(c), [&] {
-        return measure::replay_difference(model_, passages_, proven_tokens(), {.prompt = 0, .step = step},
-                                          cell.spec, model::Rotary::kBeyond, point_.context->gpu());
-      });
+  How how() const override { return How::kAThreadEach; }
+
+  void identify(measure::Cell& cell) override {
+    cell.result[kTrainedTokens] = model_.config().max_tokens;
+    losses_[&cell].resize(static_cast<size_t>(point().batch * point().seq_len));
+  }
+
+  void prepare(measure::Cell& cell) override {
+    std::vector<measure::Prediction>& losses = losses_.at(&cell);
+    const int64_t window = recomputed_window(point(), cell.result[results::kVariant]);
+    measure::Stopwatch watch;
+    window > 0 ? recompute(cell, window, losses) : read_with_cache(cell, losses);
+    const double seconds = watch.lap();
+    if (control().stop() || !measure::runs(cell)) return;
+    if (!cell.result[measure::kCalls])
+      cell.result[measure::kTokensPerS] = static_cast<double>(losses.size()) / seconds;
+    cell.result[results::kStatus] = results::Status::kOk;
+    if (window > 0 || schedule_.step == 1) return;
+    record_chunks(cell, schedule_.step, difference_from_decode(cell, losses), [&] {
+      return measure::replay_difference(model_, passages_, proven_tokens(), schedule_, cell.spec,
+                                        model::Rotary::kBeyond, point().context->gpu());
     });
   }
 
-  void recompute(StreamCell& c) {
+  void recompute(measure::Cell& cell, int64_t window, std::vector<measure::Prediction>& into) {
     const std::span<const int> ids(passages_.ids);
     const auto sequence = static_cast<size_t>(passages_.length + 1);
     const auto go_on = [&](int64_t tokens) {
       progress_.add(static_cast<double>(tokens));
-      return !control_.stop();
+      return !control().stop();
     };
-    for (int s = 0; s < passages_.sequences && !control_.stop(); ++s) {
+    for (int s = 0; s < passages_.sequences && !control().stop(); ++s) {
       const auto losses = recomputed_losses(model_, ids.subspan(static_cast<size_t>(s) * sequence, sequence),
-                                            c.recomputed, point_.experiment->settings[kStrideKey], go_on);
+                                            window, settings()[kStrideKey], go_on);
       for (size_t i = 0; i < losses.size(); ++i)
-        c.predictions[static_cast<size_t>(s) * losses.size() + i].loss = losses[i];
+        into[static_cast<size_t>(s) * losses.size() + i].loss = losses[i];
     }
-    c.cell->result[results::kKeptTokens] = std::min(c.recomputed, point_.seq_len);
+    cell.result[results::kKeptTokens] = std::min(window, point().seq_len);
   }
 
-  void read_with_cache(StreamCell& c) {
-    measure::Cell& cell = *c.cell;
-    measure::open_cache(cell, point_, point_.batch);
-    model::CachedModel decoder(model_, *cell.cache, point_.batch, model::Rotary::kBeyond);
-    const int64_t step = point_.experiment->settings[kStepTokensKey];
-    for (int64_t first = 0; first < passages_.length && !control_.stop(); first += step) {
-      const int64_t n = std::min(step, passages_.length - first);
-      read_step(decoder, first, n, c.predictions);
+  void read_with_cache(measure::Cell& cell, std::vector<measure::Prediction>& losses) {
+    measure::open_cache(cell, point(), point().batch);
+    model::CachedModel decoder(model_, *cell.cache, point().batch, model::Rotary::kBeyond);
+    for (int64_t first = 0; first < passages_.length && !control().stop(); first += schedule_.step) {
+      const int64_t n = std::min(schedule_.step, passages_.length - first);
+      read_step(decoder, first, n, losses);
       progress_.add(static_cast<double>(n) * passages_.sequences);
     }
-    if (control_.stop()) return;
-    account(cell, decoder);
+    if (!control().stop()) account_reading(cell, point(), decoder.sequences(), passages_, schedule_);
   }
 
   int64_t proven_tokens() const { return std::min(kProvenTokens, passages_.length); }
 
   // Largest difference of a loss when the first tokens are read again one by one.
-  double difference_from_decode(const StreamCell& c) const {
+  double difference_from_decode(const measure::Cell& cell,
+                                std::span<const measure::Prediction> losses) const {
     const int64_t length = proven_tokens();
-    memory::Ledger ledger(point_.cache_bytes, point_.context->gpu());
-    const auto cache = build_cache(c.cell->spec, cache_shape(point_, point_.batch), ledger);
-    model::CachedModel decoder(model_, *cache, point_.batch, model::Rotary::kBeyond);
-    std::vector<measure::Prediction> again(c.predictions.size());
-    for (int64_t t = 0; t < length && !control_.stop(); ++t) read_step(decoder, t, 1, again);
+    memory::Ledger ledger(point().cache_bytes, point().context->gpu());
+    const auto cache = build_cache(cell.spec, cache_shape(point(), point().batch), ledger);
+    model::CachedModel decoder(model_, *cache, point().batch, model::Rotary::kBeyond);
+    std::vector<measure::Prediction> again(losses.size());
+    for (int64_t t = 0; t < length && !control().stop(); ++t) read_step(decoder, t, 1, again);
     double most = 0;
     for (size_t i = 0; i < again.size(); ++i) {
       if (static_cast<int64_t>(i) % passages_.length >= length) continue;
-      const double change = std::abs(again[i].loss - c.predictions[i].loss);
+      const double change = std::abs(again[i].loss - losses[i].loss);
       if (!(change <= most)) most = change;  // NaN stays
     }
     return most;
@@ -157,9 +149,7 @@ class StreamRun {
   // Tokens [first, first + n) of every sequence.
   void read_step(model::CachedModel& decoder, int64_t first, int64_t n,
                  std::vector<measure::Prediction>& predictions) const {
-    std::vector<int> ids;
-    for (int s = 0; s < passages_.sequences; ++s)
-      for (int64_t i = first; i < first + n; ++i) ids.push_back(passages_.id(s, i));
+    const std::vector<int> ids = measure::tokens_of_step(passages_, first, n);
     const std::vector<float> logits = decoder.step(ids, n);
     const auto vocab = logits.size() / ids.size();
     for (size_t at = 0; at < ids.size(); ++at) {
@@ -169,79 +159,37 @@ class StreamRun {
     }
   }
 
-  void account(measure::Cell& cell, const model::CachedModel& decoder) const {
-    const std::span<const SequenceId> ids = decoder.sequences();
-    cell.ids.assign(ids.begin(), ids.end());
-    cell.prompt = first_stream_step(point_);
-    cell.account(std::vector<int64_t>(ids.size(), passages_.length));
-    cell.record_kept();
-    const int64_t step = point_.experiment->settings[kStepTokensKey];
-    measure::record_exposure(cell.result, cell.spec, cache_shape(point_, point_.batch),
-                             {.length = passages_.length, .step = step}, stated_context(point_));
-    cell.cache.reset();
+  // The baseline is the first recomputed window, or else the first variant.
+  void compare(const measure::Cells& cells) override {
+    const auto is_recomputed = [&](const auto& cell) {
+      return recomputed_window(point(), cell->result[results::kVariant]) > 0;
+    };
+    const auto found = std::ranges::find_if(cells, is_recomputed);
+    const measure::Cell& first = found == cells.end() ? *cells.front() : **found;
+    const LossBaseline baseline = baseline_of(first, losses_.at(&first));
+    for (const auto& cell : cells) {
+      if (!measure::runs(*cell)) continue;
+      summarise_reading(*cell, losses_.at(cell.get()), passages_, baseline, false);
+      results().add(measure::kPositions,
+                    position_rows(*cell, losses_.at(cell.get()), passages_, bucket_ends(), false));
+    }
   }
 
-  const measure::SweepPoint& point_;
-  const measure::RunControl& control_;
+  // Buckets cover whole stretches.
+  std::vector<int64_t> bucket_ends() const {
+    const int64_t least = (passages_.length + kBuckets - 1) / kBuckets,
+                  bucket = (least + measure::kStretch - 1) / measure::kStretch * measure::kStretch;
+    std::vector<int64_t> ends{bucket};
+    while (ends.back() < passages_.length) ends.push_back(ends.back() + bucket);
+    return ends;
+  }
+
   const model::Model& model_;
   const measure::Passages passages_;
+  const measure::StepSchedule schedule_;
   measure::PointProgress progress_;
+  std::map<const measure::Cell*, std::vector<measure::Prediction>> losses_;  // [batch, seq_len]
 };
-
-// The baseline of losses: the first recomputed window, or else the first variant.
-const StreamCell* baseline_of(const std::vector<StreamCell>& cells) {
-  const auto found =
-      std::find_if(cells.begin(), cells.end(), [](const StreamCell& c) { return c.recomputed > 0; });
-  const StreamCell& baseline = found == cells.end() ? cells.front() : *found;
-  return baseline.cell->result[results::kStatus] == results::Status::kOk ? &baseline : nullptr;
-}
-
-void write_losses(results::Row& row, const measure::PredictionSummary& s, bool compared) {
-  row[measure::kPredictions] = s.count;
-  row[measure::kLoss] = s.loss;
-  row[measure::kLossSe] = s.loss_error;
-  if (!compared) return;
-  row.set(measure::kLossChange, s.loss_change.value, s.loss_change.interval);
-  row[measure::kLossChangeSe] = s.loss_change_error;
-}
-
-std::string verdict_of(const math::ConfidenceInterval& change) {
-  if (change.low > 0) return "worse";
-  return change.high < 0 ? "better" : "ambiguous";
-}
-
-void summarise_cell(StreamCell& c, const StreamCell* baseline) {
-  for (size_t i = 0; baseline && i < c.predictions.size(); ++i)
-    c.predictions[i].loss_change = c.predictions[i].loss - baseline->predictions[i].loss;
-  results::Row& row = c.cell->result;
-  const int64_t length = *row[results::kSeqLen];
-  const measure::PredictionSummary s = measure::summarise(c.predictions, length, 0, length);
-  write_losses(row, s, baseline);
-  row[measure::kPerplexity] = std::exp(s.loss);
-  row[measure::kPerplexitySe] = std::exp(s.loss) * s.loss_error;  // to first order
-  if (baseline) {
-    row[results::kVersus] = baseline->cell->result[results::kVariant];
-    row[results::kVerdict] = baseline == &c              ? "baseline"
-                             : measure::is_untested(row) ? results::kUntestedVerdict
-                                                         : verdict_of(s.loss_change.interval);
-  }
-  if (std::isfinite(s.loss)) return;
-  results::fail(row, results::Status::kFailed, "a prediction is not finite");
-}
-
-std::vector<results::Row> bucket_rows(const StreamCell& c, bool compared) {
-  std::vector<results::Row> rows;
-  const int64_t length = *c.cell->result[results::kSeqLen], bucket = bucket_tokens(length);
-  for (int64_t first = 0; first < length; first += bucket) {
-    const int64_t last = std::min(first + bucket, length);
-    results::Row row = results::row_of(c.cell->result);
-    row[measure::kPositionFirst] = first;
-    row[measure::kPositionLast] = last - 1;
-    write_losses(row, measure::summarise(c.predictions, length, first, last), compared);
-    rows.push_back(std::move(row));
-  }
-  return rows;
-}
 
 void check_stream(const measure::SweepPoint& point) {
   const config::Settings& m = point.experiment->settings;
@@ -256,7 +204,7 @@ void check_stream(const measure::SweepPoint& point) {
   }
 }
 
-// Plans a cell a variant, then one a recomputed window, whose arm counts from 1.
+// Plans a cell a variant, then one a recomputed window.
 void plan_stream(measure::SweepPoint& point) {
   add_variants(point);
   // One cache a thread is alive; growing holds the old and the new buffer.
@@ -264,38 +212,10 @@ void plan_stream(measure::SweepPoint& point) {
     return 2 * point.threads * measure::held_bytes(point, cell.spec);
   });
   const config::Settings& m = point.experiment->settings;
-  for (size_t i = 0; i < m[kRecomputeKey].size(); ++i) {
-    measure::PlannedCell& cell = add_cell(point, window_spec(m[kRecomputeKey][i]), recompute_suffix(point));
-    cell.variant = cell.series = recompute_name(m[kRecomputeKey][i], m[kStrideKey]);
-    cell.arm = i + 1;
+  for (const int64_t window : m[kRecomputeKey]) {
+    measure::PlannedCell& cell = add_cell(point, window_spec(window), recompute_suffix(point));
+    cell.variant = cell.series = recompute_name(window, m[kStrideKey]);
   }
-}
-
-std::vector<StreamCell> stream_cells(const measure::SweepPoint& point) {
-  const std::vector<int64_t>& windows = point.experiment->settings[kRecomputeKey];
-  const int64_t trained = point.source->model()->config().max_tokens;
-  std::vector<StreamCell> cells;
-  for (const measure::PlannedCell& planned : point.cells) {
-    cells.push_back({measure::make_cell(point, planned), planned.arm > 0 ? windows[planned.arm - 1] : 0});
-    cells.back().cell->result[kTrainedTokens] = trained;
-  }
-  return cells;
-}
-
-std::vector<results::Row> run_stream(const measure::SweepPoint& point, const measure::RunControl& control,
-                                     results::ResultsFolder& results) {
-  std::vector<StreamCell> cells = stream_cells(point);
-  if (!StreamRun(point, control, cells.size()).run(cells)) return {};
-  const StreamCell* baseline = baseline_of(cells);
-  std::vector<results::Row> rows;
-  for (StreamCell& c : cells) {
-    if (measure::runs(*c.cell)) {
-      summarise_cell(c, baseline);
-      results.add(measure::kPositions, bucket_rows(c, baseline != nullptr));
-    }
-    rows.push_back(c.cell->result);
-  }
-  return rows;
 }
 
 }  // namespace
@@ -325,8 +245,7 @@ std::vector<double> recomputed_losses(const model::Model& model, std::span<const
 
 constexpr const config::AnyKey* kStreamKeys[] = {&kStepTokensKey, &kRecomputeKey, &kStrideKey,
                                                  &kStatedContextKey};
-constexpr std::array kOwnOfStream{ColumnGroup{kStreamColumns}};
-constexpr auto kStreamGroups = joined(kOfCells, kOwnOfStream, kOfModelRuns, kOfReadings);
+constexpr auto kStreamGroups = joined(kOfCells, kStreamColumns, kOfModelRuns, kOfReadings);
 constexpr const results::Table* kStreamTables[] = {&measure::kPositions};
 
 const TableColumn kStreamTable[] = {kTokenBytesText, kPerplexityText, kLossChangeText, kRateText,
@@ -337,13 +256,14 @@ constinit const Experiment kStream{.info = {.name = "stream",
                                             .keys = kStreamKeys,
                                             .needs_model = true},
                                    .beyond_trained_context = true,
-                                   .first_step = first_stream_step,
+                                   .first_step = first_reading_step,
                                    .check = check_stream,
                                    .columns = kStreamGroups,
                                    .tables = kStreamTables,
                                    .table = kStreamTable,
                                    .error = &kLossError,
+                                   .calls_functions = true,
                                    .plan = plan_stream,
-                                   .run = run_stream};
+                                   .run = measured<StreamTrial>};
 
 }  // namespace kv::experiments

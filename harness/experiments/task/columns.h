@@ -28,10 +28,9 @@ inline constexpr results::IntegerColumn kRight{
     "task: answers of `batch` that greedy decoding gives in full, each of its tokens the likeliest"};
 inline constexpr results::IntegerColumn kFullRight{"full_right", "", "task: the same of the full f32 cache"};
 inline constexpr auto kUsable =
-    results::TextColumn{
-        "usable", "",
-        "task: no, where the full f32 cache gives fewer answers than `floor` asks for: the model "
-        "cannot do the task, and losing it says nothing about a cache"}
+    results::TextColumn{"usable", "",
+                        "task: no, where the full f32 cache gives fewer answers than `floor` asks for: the "
+                        "model cannot do the task, and losing it says nothing about a cache"}
         .one_of("yes no");
 inline constexpr auto kAccuracy =
     results::estimate<"accuracy">("1", "task: right / batch", "95 % interval (Wilson)")
@@ -41,10 +40,10 @@ inline constexpr results::NumberColumn kCredit{
 inline constexpr results::NumberColumn kDifferenceP{"difference_p", "1",
                                                     "task: probability of answers that differ from the full "
                                                     "f32 cache's as one-sidedly by chance (McNemar, exact)"};
-inline constexpr results::TextColumn kOutcomes{"outcomes", "",
-                                               "task: a letter a question: b this cache and the full f32 "
-                                               "cache answer it, c this cache alone, f the full "
-                                               "cache alone, n neither"};
+inline constexpr results::TextColumn kOutcomes{
+    "outcomes", "",
+    "task: a letter a question: b this cache and the full f32 cache answer it, c this cache alone, f the "
+    "full cache alone, n neither"};
 
 // Columns of a configuration: all cells that differ from a cell in depth and length alone. Without `outcomes`, from the pairs of
 // answers that the cells' counts allow and that differ most often.

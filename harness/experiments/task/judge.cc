@@ -1,4 +1,4 @@
-#include "harness/experiments/task/judge.h"
+#include "harness/experiments/task/questions.h"
 
 #include <algorithm>
 #include <cmath>

@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "harness/io/text.h"
+
 namespace kv::experiments {
 namespace {
 
@@ -100,44 +102,78 @@ Scene two(Making& m) {
   return scene;
 }
 
-Scene queries(Making& m) {
+// The words of several keys, of which the first lies at the depth.
+Scene queries_of(Making& m, int count) {
   Scene scene;
-  const std::string named = " " + m.draw.next(), value = " " + m.draw.next();
-  const std::string other = " " + m.draw.next(), others = " " + m.draw.next();
-  const auto secret = [&](const std::string& of, const std::string& word) {
-    return m.write({"\n", "The secret word of the", of, " is", word, ".", "\n"});
-  };
-  scene.needles = {{m.depth, secret(named, value)}, {0.5, secret(other, others)}};
-  scene.question =
-      m.write(m.asking({"\n", "Question: What are the secret words of the", named, " and the", other, "?"},
-                       {"Answer: The secret words of the", named, " and the", other, " are"}));
-  scene.answer = m.write({value, ",", others});
+  std::vector<std::string> question, reply;
+  for (int i = 0; i < count; ++i) {
+    const std::string named = " " + m.draw.next(), value = " " + m.draw.next();
+    scene.needles.emplace_back(i == 0 ? m.depth : (i - 0.5) / (count - 1),
+                               m.write({"\n", "The secret word of the", named, " is", value, ".", "\n"}));
+    for (auto* keys : {&question, &reply}) {
+      if (i > 0) keys->emplace_back(" and the");
+      keys->push_back(named);
+    }
+    const Ids more = i == 0 ? m.write({value}) : m.write({",", value});
+    scene.answer.insert(scene.answer.end(), more.begin(), more.end());
+  }
+  question.insert(question.begin(), {"\n", "Question: What are the secret words of the"});
+  question.emplace_back("?");
+  reply.insert(reply.begin(), "Answer: The secret words of the");
+  reply.emplace_back(" are");
+  scene.question = m.write(m.asking(question, reply));
   return scene;
 }
 
-Scene words(Making& m) {
-  constexpr size_t kOthers = 12, kTimes = 6;
-  const std::string often = " " + m.draw.next();
-  std::vector<std::string> list(kTimes, often);
-  for (size_t i = 0; i < kOthers; ++i) list.push_back(" " + m.draw.next());
+// A list at the depth, in which the word drawn i-th comes times[i] times; the first `asked` are asked for, in their order in
+// the list or, by_count, of their counts.
+Scene list_of(Making& m, const std::vector<int>& times, size_t asked, bool by_count) {
+  std::vector<std::string> list, often;
+  for (size_t i = 0; i < times.size(); ++i) {
+    const std::string word = " " + m.draw.next();
+    list.insert(list.end(), static_cast<size_t>(times[i]), word);
+    if (i < asked) often.push_back(word);
+  }
   for (size_t i = list.size(); i > 1; --i)
     std::swap(list[i - 1], list[math::random::below(m.key, 2000 + i, static_cast<uint64_t>(i))]);
-  std::vector<std::string> pieces{"\n", "The list:"};
+  const auto place = [&](const std::string& word) { return std::ranges::find(list, word) - list.begin(); };
+  if (!by_count) std::ranges::sort(often, {}, place);
+  std::vector<std::string> pieces{"\n", "The list:"}, answer;
   for (const std::string& word : list) pieces.insert(pieces.end(), {word, ","});
   pieces.back() = ".";
   pieces.emplace_back("\n");
+  for (const std::string& word : often) answer.insert(answer.end(), {",", word});
+  answer.erase(answer.begin());
+  const bool one = asked == 1;
   return {{{m.depth, m.write(pieces)}},
-          m.write(m.asking({"\n", "Question: Which word is most often in the list?"}, {"Answer: The word"})),
-          m.write({often})};
+          m.write(m.asking({"\n", one ? "Question: Which word is most often in the list?"
+                                      : "Question: Which words are most often in the list?"},
+                           {one ? "Answer: The word" : "Answer: The words"})),
+          m.write(answer)};
 }
 
-Scene values(Making& m) {
-  constexpr int kValues = 3;
+// So many words, of which the first `often` come six times and the others once.
+Scene common_words(Making& m, size_t often, size_t others) {
+  constexpr int kTimes = 6;
+  std::vector<int> times(often, kTimes);
+  times.resize(often + others, 1);
+  return list_of(m, times, often, false);
+}
+
+// Counts fall with the square of a word's rank (Zipf's law, alpha = 2).
+Scene frequent_words(Making& m) {
+  constexpr int kMost = 20, kWords = 12;
+  std::vector<int> times;
+  for (int rank = 1; rank <= kWords; ++rank) times.push_back(std::max(1, kMost / (rank * rank)));
+  return list_of(m, times, 3, true);
+}
+
+Scene values_of(Making& m, int count) {
   const std::string named = " " + m.draw.next();
   Scene scene;
-  for (int i = 0; i < kValues; ++i) {
+  for (int i = 0; i < count; ++i) {
     const std::string value = " " + m.draw.next();
-    scene.needles.emplace_back(m.depth + (1 - m.depth) * i / kValues,
+    scene.needles.emplace_back(m.depth + (1 - m.depth) * i / count,
                                m.write({"\n", "One secret word of the", named, " is", value, ".", "\n"}));
     const Ids more = i == 0 ? m.write({value}) : m.write({",", value});
     scene.answer.insert(scene.answer.end(), more.begin(), more.end());
@@ -203,6 +239,25 @@ Scene variables(Making& m) {
   return scene;
 }
 
+// One chain of a value and five names, which are asked for in their order.
+Scene variable_tracking(Making& m) {
+  constexpr int kNames = 5;
+  Scene scene;
+  const std::string value = " " + m.draw.next();
+  std::string last = value;
+  for (int i = 0; i < kNames; ++i) {
+    const std::string name = " " + m.draw.next();
+    scene.needles.emplace_back(m.depth + (1 - m.depth) * i / kNames,
+                               m.write({"\n", "Let", name, " be", last, ".", "\n"}));
+    const Ids more = i == 0 ? m.write({name}) : m.write({",", name});
+    scene.answer.insert(scene.answer.end(), more.begin(), more.end());
+    last = name;
+  }
+  scene.question =
+      m.write(m.asking({"\n", "Question: Which names are", value, "?"}, {"Answer: The names are"}));
+  return scene;
+}
+
 Scene copy(Making& m) {
   constexpr int kPairs = 6;
   std::vector<std::pair<std::string, std::string>> pairs;
@@ -233,17 +288,23 @@ struct Task {
   std::string_view name;
   Scene (*scene)(Making& making);
 };
-constexpr std::array kTasks{Task{"single", single},       Task{"keys", keys},     Task{"two", two},
-                            Task{"queries", queries},     Task{"values", values}, Task{"lookup", lookup},
-                            Task{"variables", variables}, Task{"words", words},   Task{"copy", copy}};
+constexpr std::array kTasks{
+    Task{"single", single}, Task{"keys", keys}, Task{"two", two},
+    Task{"queries", [](Making& m) { return queries_of(m, 2); }},
+    Task{"values", [](Making& m) { return values_of(m, 3); }}, Task{"lookup", lookup},
+    Task{"variables", variables}, Task{"words", [](Making& m) { return common_words(m, 1, 12); }},
+    Task{"copy", copy},
+    // RULER's names
+    Task{"niah_single_2", single}, Task{"niah_multikey_1", keys},
+    Task{"niah_multivalue", [](Making& m) { return values_of(m, 4); }},
+    Task{"niah_multiquery", [](Making& m) { return queries_of(m, 4); }}, Task{"vt", variable_tracking},
+    Task{"cwe", [](Making& m) { return common_words(m, 10, 10); }}, Task{"fwe", frequent_words}};
 
 const Task& task_named(const std::string& name) {
   const auto found =
       std::find_if(kTasks.begin(), kTasks.end(), [&](const Task& t) { return t.name == name; });
   if (found != kTasks.end()) return *found;
-  std::string known;
-  for (const Task& task : kTasks) known.append(known.empty() ? "" : ", ").append(task.name);
-  throw std::invalid_argument("no task '" + name + "'; known: " + known);
+  throw std::invalid_argument("no task '" + name + "'; known: " + io::joined_names(kTasks));
 }
 
 }  // namespace

@@ -11,13 +11,16 @@
 #include <vector>
 
 #include "harness/math/random.h"
+#include "harness/results/row.h"
 
 namespace kv::experiments {
 
 // single: a sentence names a key's word. keys: four sentences, one key is asked for. two: five, and another key is asked for and
 // answered before. queries: the words of two keys. values: three words of one key, in order. lookup: a key's value in a JSON
 // object of as many pairs as the text holds. variables: a word passed on from name to name, beside another such chain. words: the
-// one that comes six times in a list. copy: a JSON object of six pairs.
+// one that comes six times in a list. copy: a JSON object of six pairs. RULER's (arXiv:2404.06654): niah_single_2 is single,
+// niah_multikey_1 is keys; niah_multivalue: four words of a key; niah_multiquery: of four keys; vt: the five names that a word
+// was passed on to; cwe: ten words that come six times; fwe: the three most frequent words, whose counts fall as 1 / rank^2.
 // Throws std::invalid_argument for another name.
 void check_task_name(const std::string& name);
 
@@ -53,5 +56,10 @@ struct Question {
 // has no token that ends a turn.
 Question ask(const std::string& task, const Lexicon& lexicon, std::span<const int> haystack, int64_t tokens,
              int64_t depth, bool chat, uint64_t key);
+
+// Compares each variant's answers with the full f32 cache's over all questions of a configuration, at every usable depth and
+// length: paired (McNemar, exact), all verdicts of a configuration right together with 95 % (Holm) over the variants that some
+// answers could decide (Tarone). Sets the pooled columns and the verdicts of `cells`, from their other columns alone.
+void judge_tasks(std::span<results::Row* const> cells);
 
 }  // namespace kv::experiments

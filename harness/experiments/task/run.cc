@@ -4,13 +4,12 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "harness/config/key.h"
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
 #include "harness/experiments/reading_keys.h"
 #include "harness/experiments/reading_run.h"
-#include "harness/experiments/task/axes.h"
 #include "harness/experiments/task/columns.h"
-#include "harness/experiments/task/judge.h"
 #include "harness/experiments/task/questions.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/io/mapped_file.h"
@@ -19,6 +18,46 @@
 
 namespace kv::experiments {
 namespace {
+
+// Throws std::invalid_argument for another word than the column's two.
+template <const results::TextColumn& column>
+void check_word(const std::string& text) {
+  const std::vector<std::string> words = results::words_of(column.values);
+  if (text != words[0] && text != words[1])
+    throw std::invalid_argument("'" + text + "' is neither \"" + words[0] + "\" nor \"" + words[1] + "\"");
+}
+
+const config::Axis<std::string> kTaskAxis{
+    kTaskName,
+    "task",
+    config::SharedTable::kOwn,
+    {"single"},
+    config::text_list(check_task_name),
+    "what the text asks for: single, keys, two, queries, values, lookup, variables, words, copy; by RULER's "
+    "names: niah_single_2, niah_multikey_1, niah_multivalue, niah_multiquery, vt, cwe, fwe"};
+const config::Axis<int64_t> kDepthAxis{kDepth,
+                                       "depth",
+                                       config::SharedTable::kOwn,
+                                       {10, 50, 90},
+                                       config::token_list(),
+                                       "percent of the text before what is asked for"};
+const config::Axis<std::string> kQueryAxis{kQuery,
+                                           "query",
+                                           config::SharedTable::kOwn,
+                                           {"after"},
+                                           config::text_list(check_word<kQuery>),
+                                           "before: the question, of two the first, is part of the prompt "
+                                           "that a policy compresses; after: it follows"};
+const config::Axis<std::string> kTemplateAxis{
+    kTemplate,
+    "template",
+    config::SharedTable::kOwn,
+    {"plain"},
+    config::text_list(check_word<kTemplate>),
+    "chatml: text and question are a user's turn, the answer begins the assistant's; for models whose "
+    "tokenizer has <|im_start|>"};
+const config::Key<double> kFloorKey{"floor", config::SharedTable::kOwn, 0.5, config::number(0.0, 1.0),
+                                    "share of answers below which the full cache cannot do a task"};
 
 // The questions of a sweep point, a sequence each.
 struct Asked {
@@ -35,7 +74,7 @@ Asked asked(const measure::SweepPoint& point) {
   Asked all{
       .passages = {.sequences = point.batch, .length = point.seq_len, .ids = {}, .first = point.seq_len},
       .answers = {},
-      .schedule = {.prompt = point.seq_len}};
+      .schedule = {.prompt = point.seq_len, .full_prompt = settings_of(point)[kPrefillKey] == "full"}};
   for (int s = 0; s < point.batch; ++s) {
     const auto window = std::span(windows.ids).subspan(static_cast<size_t>(s * (point.seq_len + 1)));
     const uint64_t key = math::random::key({point.config->seed, kStream, static_cast<uint64_t>(s)});
@@ -44,7 +83,7 @@ Asked asked(const measure::SweepPoint& point) {
       q = ask(point.axes[kTaskName], lexicon, window, point.seq_len + 1, *point.axes[kDepth],
               point.axes[kTemplate] == "chatml", key);
     } catch (const std::invalid_argument& e) {
-      throw std::invalid_argument(where(point) + e.what());
+      throw std::invalid_argument(config_prefix(point) + e.what());
     }
     all.passages.ids.insert(all.passages.ids.end(), q.ids.begin(), q.ids.end());
     all.answers.push_back(q.answer);
@@ -52,13 +91,15 @@ Asked asked(const measure::SweepPoint& point) {
     all.schedule.prompt =
         std::min(all.schedule.prompt, point.axes[kQuery] == "before" ? q.asked : q.question);
   }
+  // The token before the answer is each cache's own to read, or the full cache would give the answer's first token for all.
+  if (all.schedule.full_prompt) all.schedule.prompt = std::min(all.schedule.prompt, all.passages.first);
   return all;
 }
 
 void check_task(const measure::SweepPoint& point) {
   check_length(point, point.seq_len, "task.seq_len");
   if (*point.axes[kDepth] > 100)
-    throw std::invalid_argument(where(point) + "depth " + std::to_string(*point.axes[kDepth]) +
+    throw std::invalid_argument(config_prefix(point) + "depth " + std::to_string(*point.axes[kDepth]) +
                                 " is beyond the text's end: give percent, at most 100");
   asked(point);
 }
@@ -68,7 +109,8 @@ int64_t first_task_step(const measure::SweepPoint& point) { return asked(point).
 void plan_task(measure::SweepPoint& point) {
   add_variants(point, "task " + point.axes[kTaskName] + " depth " + std::to_string(*point.axes[kDepth]) +
                           " query " + point.axes[kQuery] +
-                          (point.axes[kTemplate] == "plain" ? "" : " " + point.axes[kTemplate]));
+                          (point.axes[kTemplate] == "plain" ? "" : " " + point.axes[kTemplate]) +
+                          (settings_of(point)[kPrefillKey] == "full" ? "" : " prefill stored"));
   const Asked all = asked(point);
   fit_readings(point, all.passages.first, all.schedule);
 }
@@ -102,12 +144,13 @@ void score(results::Row& cell, const Asked& all, std::span<const measure::Predic
 }
 
 std::vector<results::Row> run_task(const measure::SweepPoint& point, const measure::RunControl& control,
-                                   results::ResultsFolder&) {
+                                   results::ResultsFolder& results) {
   const Asked all = asked(point);
   const auto score_cell = [&](results::Row& cell, std::span<const measure::Prediction> predictions) {
     score(cell, all, predictions, settings_of(point)[kFloorKey]);
   };
-  return run_reading(point, control, all.passages, nullptr, all.schedule, score_cell);
+  return run_reading(point, control, results,
+                     {.passages = all.passages, .schedule = all.schedule, .score = score_cell});
 }
 
 std::string accuracy_text(const results::Row& row) { return with_interval(row, kAccuracy, "%.2f"); }
@@ -121,13 +164,13 @@ std::string answers_verdict(const results::Row& row) {
 
 constexpr const config::AnyAxis* kTaskAxes[] = {&config::kBatch, &config::kSeqLen, &kTaskAxis,
                                                 &kDepthAxis,     &kQueryAxis,      &kTemplateAxis};
-constexpr const config::AnyKey* kTaskKeys[] = {&kFloorKey, &kStatedContextKey};
+constexpr const config::AnyKey* kTaskKeys[] = {&kPrefillKey, &kFloorKey, &kStatedContextKey};
 
 }  // namespace
 
-constexpr std::array kOwnOfTask{ColumnGroup{kTaskColumns}, ColumnGroup{measure::kDivergenceColumns},
-                                ColumnGroup{measure::kSideBySideColumns}};
-constexpr auto kTaskGroups = joined(kOfCells, kOwnOfTask, kOfModelRuns, kOfReadings);
+constexpr auto kTaskGroups =
+    joined(kOfCells, kTaskColumns, measure::kDivergenceColumns, measure::kSideBySideColumns, kOfModelRuns,
+           kOfReadings, measure::kPrefillColumns);
 
 // The largest loss of answers that is not excluded: a weak test makes no cache exact.
 const ErrorMeasure kTaskError{
@@ -140,7 +183,9 @@ const ErrorMeasure kTaskError{
       return "right " + number(row[kPooledRight], "%g") + " of " + number(row[kPooledQuestions], "%g") +
              ", full cache " + number(row[kPooledFullRight], "%g");
     },
-    0.1, "≤ 10 points lost"};
+    0.1,
+    "≤ 10 points lost",
+    "at most 10 points lost"};
 const TableColumn kTaskTable[] = {
     kTokenBytesText,
     {"right", shown<kRight, "%g">},
@@ -161,6 +206,8 @@ constinit const Experiment kTask{.info = {.name = "task",
                                  .columns = kTaskGroups,
                                  .table = kTaskTable,
                                  .error = &kTaskError,
+                                 .names_prefill = true,
+                                 .calls_functions = true,
                                  .plan = plan_task,
                                  .run = run_task,
                                  .judge = judge_tasks};

@@ -7,25 +7,14 @@
 namespace kv::reference::policy {
 namespace {
 
-class Duo : public Rule {
- public:
-  explicit Duo(const Parameters& p)
-      : retrieves_(parameter(p, "retrieval" + std::to_string(parameter(p, "kv_head"))) != 0),
-        recent_(parameter(p, "recent")),
-        sinks_(parameter(p, "sinks")) {}
-  int64_t capacity() const override { return retrieves_ ? kUnlimited : sinks_ + recent_; }
-  std::vector<double> costs(const std::vector<Slot>& slots, const Arrival&) const override {
-    std::vector<double> cost;
-    for (const Slot& s : slots) cost.push_back(s.token < sinks_ ? kInfinite : static_cast<double>(s.token));
-    return cost;
-  }
-
- private:
-  bool retrieves_;
-  int64_t recent_, sinks_;
-};
-
-std::unique_ptr<Rule> make_duo(const Parameters& p) { return std::make_unique<Duo>(p); }
+std::unique_ptr<Rule> make_duo(const Parameters& p) {
+  const bool retrieves = parameter(p, "retrieval" + std::to_string(parameter(p, "kv_head"))) != 0;
+  const int64_t sinks = parameter(p, "sinks");
+  return rule_of(retrieves ? kUnlimited : sinks + parameter(p, "recent"),
+                 [sinks](const Slot& slot, const Arrival&) {
+                   return slot.token < sinks ? kInfinite : static_cast<double>(slot.token);
+                 });
+}
 
 }  // namespace
 

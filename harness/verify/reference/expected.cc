@@ -86,10 +86,8 @@ class Expected : public Rule {
   int64_t budget_, sinks_, future_;
 };
 
-std::unique_ptr<Rule> make_expected(const Parameters& p) { return std::make_unique<Expected>(p); }
-
 }  // namespace
 
-const Oracle expected{"expected", make_expected};
+const Oracle expected{"expected", make_rule<Expected>};
 
 }  // namespace kv::reference::policy

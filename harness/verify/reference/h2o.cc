@@ -5,22 +5,12 @@
 namespace kv::reference::policy {
 namespace {
 
-class H2o : public Rule {
- public:
-  explicit H2o(const Parameters& p) : heavy_(parameter(p, "heavy")), recent_(parameter(p, "recent")) {}
-  int64_t capacity() const override { return heavy_ + recent_; }
-  std::vector<double> costs(const std::vector<Slot>& slots, const Arrival& arrival) const override {
-    std::vector<double> cost;
-    for (const Slot& s : slots)
-      cost.push_back(s.token > arrival.token - recent_ ? kInfinite : s.accumulated_weight);
-    return cost;
-  }
-
- private:
-  int64_t heavy_, recent_;
-};
-
-std::unique_ptr<Rule> make_h2o(const Parameters& p) { return std::make_unique<H2o>(p); }
+std::unique_ptr<Rule> make_h2o(const Parameters& p) {
+  const int64_t recent = parameter(p, "recent");
+  return rule_of(parameter(p, "heavy") + recent, [recent](const Slot& slot, const Arrival& arrival) {
+    return slot.token > arrival.token - recent ? kInfinite : slot.accumulated_weight;
+  });
+}
 
 }  // namespace
 

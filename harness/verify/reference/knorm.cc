@@ -4,21 +4,9 @@
 namespace kv::reference::policy {
 namespace {
 
-class KNorm : public Rule {
- public:
-  explicit KNorm(const Parameters& p) : budget_(parameter(p, "budget")) {}
-  int64_t capacity() const override { return budget_; }
-  std::vector<double> costs(const std::vector<Slot>& slots, const Arrival&) const override {
-    std::vector<double> cost;
-    for (const Slot& s : slots) cost.push_back(-s.squared_norm);
-    return cost;
-  }
-
- private:
-  int64_t budget_;
-};
-
-std::unique_ptr<Rule> make_knorm(const Parameters& p) { return std::make_unique<KNorm>(p); }
+std::unique_ptr<Rule> make_knorm(const Parameters& p) {
+  return rule_of(parameter(p, "budget"), [](const Slot& slot, const Arrival&) { return -slot.squared_norm; });
+}
 
 }  // namespace
 

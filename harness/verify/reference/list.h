@@ -18,6 +18,12 @@
   X(expected)            \
   X(ada)                 \
   X(pyramid)             \
+  X(streaming)           \
+  X(observed)            \
+  X(keydiff)             \
+  X(lagkv)               \
+  X(chunkkv)             \
+  X(cur)                 \
   // the end of the oracles
 
 namespace kv::reference {

@@ -3,7 +3,9 @@
 // there shows as a wrong answer. policy_replay.h runs them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -11,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "harness/verify/reference/attention.h"
@@ -58,6 +61,17 @@ struct Cut {
   int64_t rows = 0;
 };
 
+// Rows that a codec stores in groups, all rows of a group at once: those behind the first, once as many newer ones as
+// `waiting` have come. A policy of such rows drops whole groups.
+struct Groups {
+  int64_t rows = 1, first = 0, waiting = 0;
+  bool are_single() const { return rows == 1 && waiting == 0; }
+  // The end of the last group of the first `tokens`.
+  int64_t stored_end(int64_t tokens) const {
+    return first + std::max<int64_t>(0, tokens - waiting - first) / rows * rows;
+  }
+};
+
 // A policy's rule. The slots alone hold the state of a run.
 class Rule {
  public:
@@ -67,6 +81,9 @@ class Rule {
   // Cost of dropping each slot when all are in use. The cheapest slot is evicted, the lowest of equals; an infinite
   // cost protects.
   virtual std::vector<double> costs(const std::vector<Slot>& slots, const Arrival& arrival) const;
+  // The tokens [first, second) that are gone once so many have come, where rows are stored in groups. Throws
+  // std::logic_error for a policy of single rows.
+  virtual std::pair<int64_t, int64_t> gone(int64_t tokens, const Groups& groups) const;
   // True if weights accumulate anew from this token of a prompt on.
   virtual bool restarts_weights(int64_t token, int64_t prompt) const;
   // Cuts a prompt once all of it has attended.
@@ -74,6 +91,19 @@ class Rule {
   // Balances the cuts of a layer's heads; called on the first head's rule.
   virtual void settle(std::vector<Cut>& cuts) const;
 };
+
+template <class T>
+std::unique_ptr<Rule> make_rule(const Parameters& parameters) {
+  return std::make_unique<T>(parameters);
+}
+
+// A rule of so many slots, in which each slot has a cost of its own.
+using SlotCost = std::function<double(const Slot& slot, const Arrival& arrival)>;
+std::unique_ptr<Rule> rule_of(int64_t capacity, SlotCost cost);
+
+// A rule that cuts a prompt of more than `rows` tokens to so many, by the scores of its slots.
+using CutScores = std::function<std::vector<double>(const std::vector<Slot>& slots, const Prompt& prompt)>;
+std::unique_ptr<Rule> cut_of(int64_t rows, CutScores scores);
 
 // The declaration in a policy's file.
 struct Oracle {

@@ -49,9 +49,14 @@ double cut_miss(const Cut& cut, const std::vector<int64_t>& kept) {
 // One kv head and the query heads that read it.
 class Head {
  public:
-  Head(const Rule& rule, bool cache_positions, const PolicyInput& input, int head, PolicyRun& run)
-      : rule_(rule), cache_positions_(cache_positions), in_(input), head_(head), run_(run) {
-    if (cache_positions) rotations_ = RotationTable(input.rotation, std::min(rule.capacity(), input.n));
+  Head(const Rule& rule, const Policy& policy, const PolicyInput& input, int head, PolicyRun& run)
+      : rule_(rule),
+        cache_positions_(policy.cache_positions),
+        groups_(policy.groups),
+        in_(input),
+        head_(head),
+        run_(run) {
+    if (cache_positions_) rotations_ = RotationTable(input.rotation, std::min(rule.capacity(), input.n));
   }
 
   // `seen`: tokens that a followed cache holds after this step, or empty.
@@ -96,7 +101,31 @@ class Head {
                       static_cast<size_t>(in_.head_dim));
   }
 
+  // All rows anew: some have been stored since they came, and groups are gone. Nothing of a slot but its token counts.
+  void store_grouped(int64_t t, const std::vector<int64_t>& seen) {
+    const auto [begin, end] = rule_.gone(t + 1, groups_);
+    slots_.clear();
+    for (int64_t token = 0; token <= t; ++token) {
+      if (token < begin || token >= end) slots_.push_back({.token = token});
+    }
+    k_.resize(slots_.size() * static_cast<size_t>(in_.head_dim));
+    v_.resize(k_.size());
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      const int64_t token = slots_[i].token;
+      const bool waits = token >= groups_.stored_end(t + 1) && !in_.waiting_k.empty();
+      put(i, row(waits ? in_.waiting_k : in_.k, head_, token),
+          row(waits ? in_.waiting_v : in_.v, head_, token));
+    }
+    if (seen.empty()) return;
+    std::vector<int64_t> sorted = seen;
+    std::sort(sorted.begin(), sorted.end());
+    const bool same = std::equal(sorted.begin(), sorted.end(), slots_.begin(), slots_.end(),
+                                 [](int64_t token, const Slot& slot) { return token == slot.token; });
+    if (end > begin || !same) judge(same ? 0.0 : kInfinite, same);
+  }
+
   void store(int64_t t, const std::vector<int64_t>& seen) {
+    if (!groups_.are_single()) return store_grouped(t, seen);
     size_t at = slots_.size();
     if (static_cast<int64_t>(at) < rule_.capacity()) {
       slots_.push_back({});
@@ -175,6 +204,7 @@ class Head {
 
   const Rule& rule_;
   const bool cache_positions_;
+  const Groups groups_;
   const PolicyInput& in_;
   int head_;
   PolicyRun& run_;
@@ -208,7 +238,7 @@ PolicyRun run_policy(const Policy& policy, const PolicyInput& input, const KeptT
     parameters["kv_head"] = h;
     rules.push_back(oracle->make(parameters));
     if (rules.back()->capacity() < 1) throw std::logic_error("reference: a policy keeps at least one row");
-    heads.emplace_back(*rules.back(), policy.cache_positions, input, h, run);
+    heads.emplace_back(*rules.back(), policy, input, h, run);
   }
   const auto seen = [&](size_t h, int64_t t) {
     return follow ? (*follow)[h][static_cast<size_t>(t)] : std::vector<int64_t>();

@@ -20,6 +20,7 @@ struct Policy {
   std::string name;
   Parameters parameters = {};
   bool cache_positions = false;  // q and k come before RoPE; their cache positions rotate them
+  Groups groups = {};
 };
 
 // One layer of a whole sequence.
@@ -28,7 +29,8 @@ struct PolicyInput {
   std::span<const float> k, v;  // [kv_heads, n, head_dim], as stored: decoded if a codec changed them
   std::span<const float>
       raw_k;  // [kv_heads, n, head_dim] before encoding, for policies that read keys; empty: k
-  std::span<const float> raw_v = {};  // the same for values; empty: v
+  std::span<const float> raw_v = {};                      // the same for values; empty: v
+  std::span<const float> waiting_k = {}, waiting_v = {};  // before their group is stored; empty: k and v
   int q_heads = 1, kv_heads = 1;
   int64_t n = 0;
   int head_dim = 0;

@@ -24,10 +24,8 @@ class Random : public Rule {
   uint64_t seed_;
 };
 
-std::unique_ptr<Rule> make_random(const Parameters& p) { return std::make_unique<Random>(p); }
-
 }  // namespace
 
-const Oracle random{"random", make_random};
+const Oracle random{"random", make_rule<Random>};
 
 }  // namespace kv::reference::policy

@@ -65,14 +65,69 @@ class Pyramid : public SnapKv {
   int64_t layer_, layers_, beta_hundredths_;
 };
 
-template <class T>
-std::unique_ptr<Rule> make_rule(const Parameters& p) {
-  return std::make_unique<T>(p);
-}
+// ada (arXiv:2407.11550): cuts a prompt like snapkv, but divides a layer's rows among its heads by their votes. The
+// votes fill budget - window rows a head. Over all heads, the tokens with the most votes claim one row each. Every
+// head gets a share `floor` of the mean; claims divide the rest, `step` rows at a time, largest remainders first.
+class Ada : public SnapKv {
+ public:
+  explicit Ada(const Parameters& p)
+      : SnapKv(p), floor_(static_cast<double>(parameter(p, "floor")) / 100.0), step_(parameter(p, "step")) {}
+
+  // f32 may order a near tie between heads otherwise, which moves a step from one head to another; a followed cache
+  // then breaks the rule. That needs two votes of a layer equal to 6 digits, at the very threshold.
+  void settle(std::vector<Cut>& cuts) const override {
+    const int64_t mean = budget_ - window_;
+    const std::vector<int64_t> claims = claims_of(cuts, mean * static_cast<int64_t>(cuts.size()));
+    const auto most = static_cast<int64_t>(
+        std::floor((static_cast<double>(mean) * (1.0 - floor_) + 1e-9) / static_cast<double>(step_)));
+    const int64_t least = mean - most * step_;
+    int64_t steps = most * static_cast<int64_t>(cuts.size());
+    std::vector<double> due;  // steps
+    for (size_t h = 0; h < cuts.size(); ++h) {
+      due.push_back(static_cast<double>(most * claims[h]) / static_cast<double>(mean));
+      const auto whole = static_cast<int64_t>(due[h] + 1e-9);
+      cuts[h].rows = window_ + least + whole * step_;
+      due[h] -= static_cast<double>(whole);
+      steps -= whole;
+    }
+    while (steps > 0) {
+      size_t next = cuts.size();
+      for (size_t h = 0; h < cuts.size(); ++h) {
+        const bool full = cuts[h].rows + step_ > static_cast<int64_t>(cuts[h].score.size());
+        if (!full && (next == cuts.size() || due[h] > due[next] + 1e-9)) next = h;
+      }
+      cuts[next].rows += step_;
+      due[next] -= 1.0;
+      --steps;
+    }
+  }
+
+ private:
+  // Counts each head's share of the `rows` largest votes of all heads; equal votes rank the first head first.
+  std::vector<int64_t> claims_of(const std::vector<Cut>& cuts, int64_t rows) const {
+    struct Vote {
+      double votes;
+      size_t head;
+    };
+    std::vector<Vote> all;
+    for (size_t h = 0; h < cuts.size(); ++h) {
+      for (const double votes : cuts[h].score)
+        if (!std::isinf(votes)) all.push_back({votes, h});
+    }
+    std::stable_sort(all.begin(), all.end(), [](const Vote& a, const Vote& b) { return a.votes > b.votes; });
+    std::vector<int64_t> claims(cuts.size());
+    for (int64_t i = 0; i < rows; ++i) ++claims[all[static_cast<size_t>(i)].head];
+    return claims;
+  }
+
+  double floor_;
+  int64_t step_;
+};
 
 }  // namespace
 
 const Oracle snapkv{"snapkv", make_rule<SnapKv>};
 const Oracle pyramid{"pyramid", make_rule<Pyramid>};
+const Oracle ada{"ada", make_rule<Ada>};
 
 }  // namespace kv::reference::policy

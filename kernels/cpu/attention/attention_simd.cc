@@ -13,7 +13,6 @@
 #include "kernels/cpu/attention/float_work.h"
 #include "kernels/cpu/attention/multiplied_codes.h"
 #include "kernels/cpu/attention/tile.h"
-#include "kernels/cpu/attention/tile_batch.h"
 #include "kernels/cpu/targets.h"
 #include "kernels/format/descriptor.h"
 #include "kernels/format/encoding.h"
@@ -31,22 +30,13 @@
 #include "kernels/cpu/attention/score_cap-inl.h"
 #include "kernels/cpu/attention/softmax-inl.h"
 #include "kernels/cpu/attention/tile-inl.h"
+#include "kernels/cpu/attention/tile_stream-inl.h"
 #include "kernels/cpu/attributes-inl.h"
-#include "kernels/cpu/half-inl.h"
 
 KV_BEFORE_NAMESPACE();
 namespace kv::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-// Scales of a run's rows in the form of formats without minima, and what the middle code stands for: products of codes that
-// begin at 0 would be large beside their differences.
-struct SplitScales {
-  TileSide side;
-  HWY_ALIGN uint16_t scale[kTileRows * kMaxBlocks];      // [rows, blocks] f16
-  HWY_ALIGN uint16_t column[2][kMaxBlocks * kTileRows];  // scales and minima, [blocks, kTileRows] f16
-  HWY_ALIGN float middle[kMaxBlocks * kTileRows];        // [blocks, kTileRows]
-};
 
 struct Scratch {
   HWY_ALIGN float scores[kQueryBlock * kScoreStride];
@@ -54,7 +44,6 @@ struct Scratch {
   CodeScratch codes;
   CodedQueriesScratch coded;
   PackedQueriesScratch packed;
-  SplitScales split;
 };
 
 // The state of a task between two of its tiles.
@@ -82,42 +71,25 @@ inline bool exceeds_weights(const float* row_scale, int count) {
 
 class TaskRunner {
  public:
-  TaskRunner(int head_dim, Scratch& scratch) : head_dim_(head_dim), s_(scratch) {}
+  TaskRunner(TaskQueue& queue, int head_dim, Scratch& scratch)
+      : stream_(queue, head_dim), head_dim_(head_dim), s_(scratch) {}
 
-  // Each batch of tiles is located before the previous one is finished, so that its rows can be prefetched:
-  // the next tasks are claimed before these end.
-  void run(TaskQueue& queue) {
-    bool more = locate_batch(queue);
-    if (more) prefetcher_.start(lines_out_of_order());
-    while (more) {
-      std::swap(now_, next_);
-      more = locate_batch(queue);
-      for (int i = 0; i < now_->tiles; ++i) work_on(now_->tile[i]);
+  void run() {
+    while (const TileBatch* batch = stream_.next()) {
+      for (int i = 0; i < batch->tiles; ++i) work_on(*batch, batch->tile[i]);
     }
   }
 
  private:
-  // The largest number of lines by which work runs behind the order of prefetches. Tiles of a batch are
-  // prefetched together. Values of codes are processed in strips of 64 bytes over all rows of a tile; only
-  // with_wide() takes whole rows.
-  int64_t lines_out_of_order() const {
-    const int64_t others = (next_->k_lines + next_->v_lines) * (next_->tiles - 1) / next_->tiles;
-    const LocatedTile& tile = next_->tile[0];
-    const Encoding& v = tile.run[0].v;
-    const bool whole_rows = descriptor_of(v.format).scaling == Scaling::kRow && tile.task->queries == 1;
-    if (!multiplies_v_codes(v, head_dim_) || whole_rows) return others;
-    return others + std::max<int64_t>(0, next_->v_lines / next_->tiles - tile.rows);
-  }
-
-  void work_on(const LocatedTile& tile) {
+  void work_on(const TileBatch& batch, const LocatedTile& tile) {
     task_ = tile.task;
     work_ = &in_work_[tile.in_batch];
     if (tile.row == task_->row_begin) start_task(tile.in_batch);
     if (task_->weights) prefetch_weights(tile);
-    prefetcher_.begin_side(now_->k_lines / now_->tiles);
+    stream_.prefetcher().begin_side(batch.k_lines / batch.tiles);
     for (int i = 0; i < tile.runs; ++i) score(tile, tile.run[i]);
     softmax(tile.row, tile.rows);
-    prefetcher_.begin_side(now_->v_lines / now_->tiles);
+    stream_.prefetcher().begin_side(batch.v_lines / batch.tiles);
     for (int i = 0; i < tile.runs; ++i) add_values(tile, tile.run[i]);
     if (tile.row + kTileRows >= task_->row_end) restore_order(float_work(), work_->order);
   }
@@ -139,59 +111,10 @@ class TaskRunner {
     }
   }
 
-  // Returns false, and locates nothing, once all tasks' tiles have been located.
-  bool locate_batch(TaskQueue& queue) {
-    if (in_batch_ == tasks_.size()) {
-      in_batch_ = 0;
-      row_ += kTileRows;
-    }
-    while (tasks_.empty() || row_ >= tasks_[0].row_end) {
-      if (!claim_tasks(queue)) return false;
-    }
-    next_->tiles = 0;
-    do locate(next_->tile[next_->tiles++]);
-    while (++in_batch_ < tasks_.size() && next_->tiles < TileBatch::kTiles);
-    const Run& run = next_->tile[0].run[0];  // a tile of one run is the rule; prefetching needs no more
-    next_->list_ranges(row_bytes(run.k), row_bytes(run.v));
-    prefetcher_.enqueue({next_->range, next_->ranges});
-    return true;
-  }
-
-  // The next tile of the task that is next in the batch.
-  void locate(LocatedTile& tile) {
-    const AttentionTask& task = tasks_[in_batch_];
-    tile.task = &task;
-    tile.in_batch = in_batch_;
-    tile.row = row_;
-    const int rows = static_cast<int>(std::min<int64_t>(task.row_end - row_, kTileRows));
-    SpanCursor& at = at_[in_batch_];
-    locate_tile(task.spans, head_dim_, at, rows, tile);
-    // With short spans the list of spans itself is long: its next entries are prefetched too.
-    const auto* following = reinterpret_cast<const std::byte*>(task.spans.data() + at.span);
-    prefetch(following, tile.pieces * static_cast<int64_t>(sizeof(Span)));
-  }
-
-  bool claim_tasks(TaskQueue& queue) {
-    tasks_ = queue.claim();
-    if (tasks_.empty()) return false;
-    in_batch_ = 0;
-    row_ = tasks_[0].row_begin;
-    for (size_t i = 0; i < tasks_.size(); ++i) {
-      const AttentionTask& task = tasks_[i];
-      at_[i] = task.start;
-      if (task.resume) continue;
-      std::fill_n(task.state, task.queries, SoftmaxState());
-      std::fill_n(task.sum, task.queries * head_dim_, 0.0f);
-    }
-    return true;
-  }
-
-  int64_t row_bytes(const Encoding& e) const { return unit_data_bytes(e, head_dim_) / e.group; }
-
   bool is_int8() const { return multiplies_int8(task_->problem->arithmetic, task_->problem->n); }
 
-  CodeWork code_work() { return {*task_, head_dim_, s_.codes, work_->coded, prefetcher_}; }
-  FloatWork float_work() { return {*task_, head_dim_, prefetcher_}; }
+  CodeWork code_work() { return {*task_, head_dim_, s_.codes, work_->coded, stream_.prefetcher()}; }
+  FloatWork float_work() { return {*task_, head_dim_, stream_.prefetcher()}; }
 
   // Pointers, in `scratch`, to a run's rows as stored or, if `decoded`, as f32.
   FloatRows float_rows(const TileSide& side, const Encoding& e, const Run& run, bool decoded,
@@ -212,83 +135,13 @@ class TaskRunner {
     return s_.codes.rows.scale;
   }
 
-  // ---- blocks with a minimum ----
-
-  const TileSide& split_scales(const TileSide& from, const Encoding& e, const Run& run) {
-    const int blocks = head_dim_ / kGgmlBlock;
-    if (blocks == 4) {
-      split_rows(from, run, std::integral_constant<int, 4>());  // the rule, in a loop without a loop in it
-    } else {
-      split_rows(from, run, blocks);
-    }
-    SplitScales& to = s_.split;
-    const hn::CappedTag<float, 16> d;
-    const hn::Rebind<uint16_t, decltype(d)> half;
-    const auto code = hn::Set(d, descriptor_of(e.format).middle_code);
-    for (int i = 0; i < blocks * kTileRows; i += static_cast<int>(hn::Lanes(d))) {
-      const auto scale = widen_half(d, hn::Load(half, to.column[0] + i));
-      hn::Store(hn::MulAdd(scale, code, widen_half(d, hn::Load(half, to.column[1] + i))), d, to.middle + i);
-    }
-    return to.side;
-  }
-
-  template <class Blocks>
-  void split_rows(const TileSide& from, const Run& run, Blocks blocks) {
-    SplitScales& to = s_.split;
-    for (int i = run.first, row = 0; row < run.count; ++i, ++row) {
-      uint16_t* scale = to.scale + i * blocks;
-      for (int b = 0; b < blocks; ++b) {
-        const auto both = load<uint32_t>(from.meta[i], b);
-        scale[b] = to.column[0][b * kTileRows + row] = static_cast<uint16_t>(both);
-        to.column[1][b * kTileRows + row] = static_cast<uint16_t>(both >> 16);
-      }
-      to.side.row[i] = from.row[i];
-      to.side.meta[i] = reinterpret_cast<const std::byte*>(scale);
-    }
-  }
-
-  // Adds the sum of each query's elements of a block, times what the rows' middle codes of that block stand for.
-  void add_middles_to_scores(int count, float* scores) const {
-    for (int64_t r = 0; r < task_->queries; ++r, scores += kScoreStride) {
-      const float* q = task_->query(r, head_dim_);
-      const float* middle = s_.split.middle;
-      for (int i = 0; i < head_dim_; i += kGgmlBlock, middle += kTileRows) {
-        const float sum = sum_of(q + i, kGgmlBlock);
-        for (int j = 0; j < count; ++j) scores[j] += sum * middle[j];
-      }
-    }
-  }
-
-  // Adds what the rows' middle codes stand for, under weights p [queries, kScoreStride] to the elements of each block.
-  void add_middles_to_values(int count, const float* p) const {
-    const hn::CappedTag<float, 16> d;
-    for (int64_t r = 0; r < task_->queries; ++r, p += kScoreStride) {
-      float* sum = task_->sum + r * head_dim_;
-      const float* middle = s_.split.middle;
-      for (int i = 0; i < head_dim_; i += kGgmlBlock, middle += kTileRows) {
-        auto products = hn::Zero(d);
-        for (int j = 0; j < count; j += static_cast<int>(hn::Lanes(d))) {
-          const auto rows = hn::FirstN(d, static_cast<size_t>(count - j));
-          products = hn::MulAdd(hn::IfThenElseZero(rows, hn::LoadU(d, p + j)),
-                                hn::IfThenElseZero(rows, hn::LoadU(d, middle + j)), products);
-        }
-        const float all = hn::GetLane(hn::SumOfLanes(d, products));
-        for (int x = 0; x < kGgmlBlock; ++x) sum[i + x] += all;
-      }
-    }
-  }
-
   // ---- scores ----
 
   bool score_codes(const Tile& tile, const Run& run, const FormatDescriptor& format, float* scores) {
-    if (format.middle_code > 0) {
-      const bool done = score_blocks(split_scales(tile.k, run.k, run), run, code_work(), scores);
-      if (done) add_middles_to_scores(run.count, scores);
-      return done;
-    }
     const Scaling scaling = format.scaling;
     if (scaling == Scaling::kBlock)
-      return (is_int8() ? score_blocks_int8 : score_blocks)(tile.k, run, code_work(), scores);
+      return (is_int8() && format.middle_code == 0 ? score_blocks_int8 : score_blocks)(tile.k, run,
+                                                                                       code_work(), scores);
     if (scaling == Scaling::kChannel) return score_channels(tile.k, run, code_work(), scores);
     return score_tokens(tile.k, run, code_work(), scores);
   }
@@ -333,13 +186,9 @@ class TaskRunner {
     float* p = s_.scores + run.first;
     if (multiplies_v_codes(run.v, head_dim_)) {
       restore_order(float_work(), work_->order);
-      const bool blocks = format.scaling == Scaling::kBlock;
-      const auto add_codes = blocks ? is_int8() ? add_blocks_int8 : add_blocks : add_tokens;
-      if (format.middle_code == 0 && add_codes(tile.v, run, code_work(), p)) return;
-      if (format.middle_code > 0 && add_blocks(split_scales(tile.v, run.v, run), run, code_work(), p)) {
-        add_middles_to_values(run.count, p);
-        return;
-      }
+      const bool blocks = format.scaling == Scaling::kBlock, int8 = is_int8() && format.middle_code == 0;
+      const auto add_codes = blocks ? int8 ? add_blocks_int8 : add_blocks : add_tokens;
+      if (add_codes(tile.v, run, code_work(), p)) return;
     }
     const std::byte* scratch[kPaddedRows];
     const float* row_scale = row_scales(tile.v, format, run);
@@ -349,17 +198,9 @@ class TaskRunner {
     add_floats(rows, float_work(), work_->order, p);
   }
 
+  TileStream stream_;
   int head_dim_;
   Scratch& s_;
-  Prefetcher prefetcher_;
-  TileBatch batches_[2];
-  TileBatch *now_ = &batches_[0], *next_ = &batches_[1];
-
-  // The position of the next tile: the batched tasks, how far each has been located, and whose turn it is.
-  std::span<const AttentionTask> tasks_;
-  SpanCursor at_[kQueryBlock];
-  size_t in_batch_ = 0;
-  int64_t row_ = 0;
 
   // The task whose tile is in work.
   const AttentionTask* task_ = nullptr;
@@ -369,7 +210,7 @@ class TaskRunner {
 
 void run_tasks(TaskQueue& queue, int head_dim) {
   Scratch scratch;  // not initialised: only what is written is read
-  TaskRunner(head_dim, scratch).run(queue);
+  TaskRunner(queue, head_dim, scratch).run();
 }
 
 }  // namespace HWY_NAMESPACE

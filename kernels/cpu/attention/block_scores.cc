@@ -14,6 +14,7 @@
 // Highway's one-lane fallback is never picked (isa.cc): our own scalar path serves there.
 #if HWY_TARGET != HWY_SCALAR
 #include "kernels/cpu/attention/int8_codes-inl.h"
+#include "kernels/cpu/attention/minima-inl.h"
 #include "kernels/cpu/attention/row_kernels-inl.h"
 
 KV_BEFORE_NAMESPACE();
@@ -167,10 +168,13 @@ bool score_blocks_of(const TileSide& side, const Run& run, const CodeWork& work,
 }
 
 bool score_blocks(const TileSide& side, const Run& run, const CodeWork& work, float* scores) {
+  SplitScales& split = work.scratch.split;
+  const TileSide& rows = split_minima(side, run.k, run, work.head_dim, split);
   bool done = false;
   visit_block_rows(run.k, [&](auto format) KV_ATTR {
-    done = score_blocks_of<decltype(format), false>(side, run, work, scores);
+    done = score_blocks_of<decltype(format), false>(rows, run, work, scores);
   });
+  if (done && has_minima(run.k)) add_middles_to_scores(split, run.count, work, scores);
   return done;
 }
 

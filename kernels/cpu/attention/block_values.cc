@@ -14,6 +14,7 @@
 // Highway's one-lane fallback is never picked (isa.cc): our own scalar path serves there.
 #if HWY_TARGET != HWY_SCALAR
 #include "kernels/cpu/attention/block_weights-inl.h"
+#include "kernels/cpu/attention/minima-inl.h"
 #include "kernels/cpu/attention/row_kernels-inl.h"
 
 KV_BEFORE_NAMESPACE();
@@ -46,33 +47,25 @@ HWY_INLINE auto join_rows([[maybe_unused]] DI di, hn::Vec<DI> v) {
 template <class F, int kPack, int kFirst, int kCount, int kQueries, class DI>
 HWY_INLINE void sum_block_slots(DI di, const std::byte* const* rows, int pairs, int w,
                                 const BlockWeights<2>& weights, Prefetcher& prefetcher,
-                                hn::Vec<DI> (&acc)[kQueries][kCount]) {
-  const hn::RepartitionToNarrow<DI> d16;
+                                hn::Vec<DI> (&acc)[kQueries][1][kCount]) {
   const int block = w / kWordsPerBlock<F> & -4;  // the first of four
   const int32_t *pair = weights.word + block * weights.kWords, *first = weights.start + block;
   const auto blocks = blocks_of_words<F, kPack>(di, w);
-  for (int r = 0; r < kQueries; ++r, first += kMaxBlocks) {
-    auto start = hn::TableLookupLanes(kPack == 1 ? hn::LoadDup128(di, first) : hn::LoadU(di, first), blocks);
-    if constexpr (kPack == 2) start = hn::IfThenElseZero(hn::FirstN(di, hn::Lanes(di) / 2), start);
-    for (auto& x : acc[r]) x = start;
-  }
-  for (int i = 0; i < pairs; i += kPack, pair += kPack * 4) {
-    prefetcher.step();
-    const std::byte* const* first_row = rows + weights.row(i);
-    const auto joined = join_halves(di, load_rows<F, kPack>(di, first_row, 1, w),
-                                    load_rows<F, kPack>(di, first_row + weights.kApart, 1, w));
-    hn::Vec<decltype(d16)> weight[kQueries];
-    for (int r = 0; r < kQueries; ++r) {
-      const int32_t* some_pairs = pair + r * weights.kStride;
-      const auto some = kPack == 1 ? hn::LoadDup128(di, some_pairs) : hn::LoadU(di, some_pairs);
-      weight[r] = hn::BitCast(d16, hn::TableLookupLanes(some, blocks));
-    }
-    unroll<kCount>([&](auto index) KV_INLINE {
-      constexpr int kSlot = decltype(index)::value;
-      const auto codes = slot_of<F::kBits, kFirst + kSlot>(di, joined);
-      for (int r = 0; r < kQueries; ++r) acc[r][kSlot] = add_products(di, codes, weight[r], acc[r][kSlot]);
-    });
-  }
+  const auto spread = [&](const int32_t* some) KV_INLINE {
+    return hn::TableLookupLanes(kPack == 1 ? hn::LoadDup128(di, some) : hn::LoadU(di, some), blocks);
+  };
+  sum_slots<F::kBits, kPack, kFirst>(
+      di, pairs, prefetcher, acc,
+      [&](int r) KV_INLINE {
+        const auto start = spread(first + r * kMaxBlocks);
+        return kPack == 1 ? start : hn::IfThenElseZero(hn::FirstN(di, hn::Lanes(di) / 2), start);
+      },
+      [&](int r, int i) KV_INLINE { return spread(pair + r * weights.kStride + 4 * i); },
+      [&](int i, int) KV_INLINE {
+        const std::byte* const* first_row = rows + weights.row(i);
+        return join_halves(di, load_rows<F, kPack>(di, first_row, 1, w),
+                           load_rows<F, kPack>(di, first_row + weights.kApart, 1, w));
+      });
 }
 
 // sums [slots, lanes] of words w … -> the elements' places in `sum`, added.
@@ -107,13 +100,13 @@ HWY_NOINLINE void add_block_values(DI di, const std::byte* const* rows, int pair
     HWY_ALIGN float sums[kQueries][kCount][hn::MaxLanes(df)];
     unroll<kCount / kPass>([&](auto index) KV_INLINE {
       constexpr int kFirst = kPass * decltype(index)::value;
-      hn::Vec<DI> acc[kQueries][kPass];
+      hn::Vec<DI> acc[kQueries][1][kPass];
       sum_block_slots<F, kPack, kFirst, kPass, kQueries>(di, rows, pairs, w, weights, prefetcher, acc);
       for (int r = 0; r < kQueries; ++r) {
         const float* steps = weights.step + r * kMaxBlocks + (w / kWordsPerBlock<F> & -4);
         const auto step = hn::TableLookupLanes(hn::LoadDup128(df, steps), blocks_of_words<F, 1>(df, w));
         for (int slot = 0; slot < kPass; ++slot) {
-          const auto exact = hn::ConvertTo(df, join_rows<kPack>(di, acc[r][slot]));
+          const auto exact = hn::ConvertTo(df, join_rows<kPack>(di, acc[r][0][slot]));
           hn::Store(hn::Mul(exact, step), df, sums[r][kFirst + slot]);
         }
       }
@@ -147,10 +140,13 @@ bool add_blocks_of(DI di, const TileSide& side, const Run& run, const CodeWork& 
 }
 
 bool add_blocks(const TileSide& side, const Run& run, const CodeWork& work, const float* p) {
+  SplitScales& split = work.scratch.split;
+  const TileSide& stored = split_minima(side, run.v, run, work.head_dim, split);
   bool done = false;
   with_blocks(run.v, work.head_dim, [&](auto format, auto di, auto pack) KV_ATTR {
-    done = add_blocks_of<decltype(format), decltype(pack)::value>(di, side, run, work, p);
+    done = add_blocks_of<decltype(format), decltype(pack)::value>(di, stored, run, work, p);
   });
+  if (done && has_minima(run.v)) add_middles_to_values(split, run.count, work, p);
   return done;
 }
 

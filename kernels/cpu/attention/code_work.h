@@ -31,6 +31,14 @@ struct ScaleColumns {
   const float* at(int block, int row) const { return scale + block * kTileRows + row; }
 };
 
+// Scales of a run's blocks without their minima (minima-inl.h).
+struct SplitScales {
+  TileSide side;
+  alignas(64) uint16_t scale[kTileRows * kMaxBlocks];      // [rows, blocks] f16
+  alignas(64) uint16_t column[2][kMaxBlocks * kTileRows];  // scales and minima, [blocks, kTileRows] f16
+  alignas(64) float middle[kMaxBlocks * kTileRows];        // [blocks, kTileRows]
+};
+
 // ---- queries as 16-bit codes ----
 
 // A task's, in memory that tasks share.
@@ -100,6 +108,7 @@ struct CodeScratch {
   RowWeights row_weights;
   BlockWeights<2> block_weights;
   BlockWeights<4> int8_weights;
+  SplitScales split;
 };
 
 // The inputs and scratch memory of scores and values over a run of rows.

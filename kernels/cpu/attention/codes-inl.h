@@ -143,6 +143,37 @@ int64_t value_steps(DI di, int pairs, int words) {
   return int64_t{kPasses} * ((pairs + kRowsOfVector - 1) / kRowsOfVector) * vectors;
 }
 
+// Slots kFirst … kFirst + kCount - 1 of kWide vectors of words of all pairs of rows, kPack pairs a vector, under the weights of
+// kQueries queries -> acc. Exact. `start(r)`: what sums begin with; `weight(r, i)`: the weights of the i-th pair of rows
+// and those in a vector with it; `load(i, x)`: the x-th vector of their codes.
+template <int kBits, int kPack, int kFirst, int kQueries, int kWide, int kCount, class DI, class Start,
+          class Weight, class Load>
+HWY_INLINE void sum_slots(DI di, int pairs, Prefetcher& prefetcher,
+                          hn::Vec<DI> (&acc)[kQueries][kWide][kCount], const Start& start,
+                          const Weight& weight, const Load& load) {
+  const hn::RepartitionToNarrow<DI> d16;
+  for (int r = 0; r < kQueries; ++r) {
+    const auto first = start(r);
+    for (auto& vector : acc[r]) {
+      for (auto& x : vector) x = first;
+    }
+  }
+  for (int i = 0; i < pairs; i += kPack) {
+    prefetcher.step();
+    hn::Vec<decltype(d16)> weights[kQueries];
+    for (int r = 0; r < kQueries; ++r) weights[r] = hn::BitCast(d16, weight(r, i));
+    for (int x = 0; x < kWide; ++x) {
+      const JoinedPair<DI> joined = load(i, x);
+      unroll<kCount>([&](auto index) KV_INLINE {
+        constexpr int kSlot = decltype(index)::value;
+        const auto codes = slot_of<kBits, kFirst + kSlot>(di, joined);
+        for (int r = 0; r < kQueries; ++r)
+          acc[r][x][kSlot] = add_products(di, codes, weights[r], acc[r][x][kSlot]);
+      });
+    }
+  }
+}
+
 // p [count] from j on, and 0 behind. Looks at a vector of p from no later than the last.
 template <class DF>
 HWY_INLINE hn::Vec<DF> load_valid(DF df, const float* p, int j, int count) {

@@ -27,7 +27,7 @@ struct FloatWork {
 };
 
 // Queries as score_block() reads them: for each block, [vector, query, lane] in the order of the load. Where rows
-// are loaded small (FloatLoad::kFactor), queries are made large, so that no product is subnormal; `restore` undoes
+// are loaded small (kFactor of float_loads-inl.h), queries are made large, so that no product is subnormal; `restore` undoes
 // both. A task's, in memory that tasks share.
 struct PackedQueries {
   float* q;

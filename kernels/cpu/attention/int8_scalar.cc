@@ -1,4 +1,4 @@
-// Attention with queries and weights of 8 bits (Arithmetic::kInt8), in plain loops: the oracle of int8_scores.cc and
+// Attention with queries and weights of 8 bits (Arithmetic::kInt8), in plain loops: the oracle of block_scores.cc and
 // int8_values.cc, with which it shares only the meaning of a task, and what runs where there are no vectors.
 //
 //   score   sum over blocks of (step of q) (scale of k) (sum of q8 (code of k))      step: largest of the block's q / 127

@@ -3,6 +3,7 @@
 #include "kernels/cpu/weights/multiply.h"
 
 #include <cstring>
+#include <stdexcept>
 #include <type_traits>
 
 #include "kernels/cpu/isa.h"
@@ -182,6 +183,8 @@ void multiply_weights(const std::byte* weights, WeightType type, int64_t rows, i
       return HWY_DYNAMIC_DISPATCH(multiply_f16)(weights, rows, cols, x, n, y, y_stride);
     case WeightType::kBf16:
       return HWY_DYNAMIC_DISPATCH(multiply_bf16)(weights, rows, cols, x, n, y, y_stride);
+    default:
+      throw std::logic_error("multiply_weights: blocks are expanded first");
   }
 }
 

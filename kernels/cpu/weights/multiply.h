@@ -8,11 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/weights/weight_type.h"
+
 namespace kv::cpu {
 
-enum class WeightType { kF32, kF16, kBf16 };
-
-// y[t * y_stride + r] = sum over c of weights[r, c] * x[t, c], for weights [rows, cols] at any address and x [n, cols].
+// `type`: kF32, kF16 or kBf16. y[t * y_stride + r] = sum over c of weights[r, c] * x[t, c], for weights [rows, cols] at any address and x [n, cols].
 // Sums are in f32, and each is the same whatever the rows and vectors beside it. Four vectors share one read of the
 // weights: for many, a library's blocked product is faster. On the calling thread.
 void multiply_weights(const std::byte* weights, WeightType type, int64_t rows, int64_t cols, const float* x,

@@ -121,7 +121,7 @@ KV_DEVICE void encode_row(Q4_0Format, const UnitTask& task, const float (&x)[kOc
 }
 
 // Gives each lane the codes that interleaved packing (kernels/format/bits.h) stores in its octet; other lanes have made them.
-// The element is packed_code() by shifts.
+// The element of the code at a place is the inverse of code_bit(), by shifts.
 KV_DEVICE void interleave(int bits, int head_dim, uint32_t (&code)[kOctet]) {
   const int shift = bits == 8 ? 2 : bits == 4 ? 3 : bits == 2 ? 4 : 5;  // log2 of a word's codes
   uint64_t own = 0;                                                     // a byte a code

@@ -4,11 +4,7 @@ const keepsAll = (c) => c.retention === "full" || c.keeps_all === 1;
 const unique = (values) => [...new Set(values)];
 const choice = { length: null, place: null };
 
-// The rules of ranking.py: an error that is too large is not ranked, and two times are compared by their ratios to the baseline's.
-const keepsLimit = (c) => {
-  const column = Object.keys(kvlab.page.limits).find((name) => c[name] !== null);
-  return column === undefined || c[column] <= kvlab.page.limits[column];
-};
+// The rules of the reports' answers: an error that is too large is not ranked, and two times are compared by their ratios to the baseline's.
 const pace = (c) => (c.verdict === "baseline" ? [1, 1, 1] : c.ratio_ci_low === null ? null : [c.ratio_p50, c.ratio_ci_low, c.ratio_ci_high]);
 // Sweeps with baselines of their own may share a place.
 const sameBaseline = (cells) => cells.filter((c) => c.verdict === "baseline").length <= 1 && unique(cells.map((c) => c.versus).filter(Boolean)).length <= 1;
@@ -19,7 +15,7 @@ function tied(best, other, cells) {
 
 // The fastest of each codec among the cells of one folder, the fastest first.
 function fastestCodecs(cells) {
-  const ranked = cells.filter((c) => c.time !== null && keepsAll(c) && keepsLimit(c)), best = new Map();
+  const ranked = cells.filter((c) => c.time !== null && keepsAll(c) && c.within_limit), best = new Map();
   const value = ranked.every(pace) && sameBaseline(ranked) ? (c) => pace(c)[0] : (c) => c.time;
   for (const c of ranked.sort((a, b) => value(a) - value(b))) if (!best.has(c.codec)) best.set(c.codec, c);
   return [...best.values()];
@@ -29,7 +25,7 @@ const foldersOf = (cells) => unique(cells.map((c) => c.from.name)).sort();
 
 function codecTable(codecs) {
   const table = element("table"), head = element("tr"), body = element("tbody");
-  for (const name of ["codec", "variant", "time, p50", "of the fastest’s", "bytes a token", "error"])
+  for (const name of ["codec", "variant", "time, p50", "relative to the fastest", "bytes per token", "error"])
     head.append(element("th", name, { scope: "col", class: ["codec", "variant"].includes(name) ? "left" : "" }));
   for (const c of codecs) {
     const row = element("tr"), time = element("td", timeText(c.time));
@@ -50,14 +46,14 @@ function codecTable(codecs) {
 // What the ranked keep: the limit of the first error that was measured.
 function limit(cells) {
   const column = Object.keys(kvlab.page.limits).find((name) => cells.some((c) => c[name] !== null));
-  return column ? ` of those with ${kvlab.page.said[column]}` : "";
+  return column ? ` of those with ${kvlab.page.limits[column]}` : "";
 }
 
 function told(folder, codecs) {
   const best = codecs[0], same = codecs.slice(1).filter((c) => tied(best, c, codecs));
   const others = same.length ? ` It is statistically tied with ${same.map((c) => c.codec).join(", ")}.` : "";
   const error = best.err_rel_l2 === null ? "" : `, with an error of ${plainText(best.err_rel_l2)}`;
-  return `${folder}: ${best.codec} is fastest${limit(codecs)}, ${timeText(best.time)} with ${best.label}. It costs ${bytesText(best.bytes_per_token)} a token${best.part && ` in ${best.part}`}${error}.${others}`;
+  return `${folder}: ${best.codec} is fastest${limit(codecs)}, ${timeText(best.time)} with ${best.label}. It costs ${bytesText(best.bytes_per_token)} per token${best.part && ` in ${best.part}`}${error}.${others}`;
 }
 
 function answer() {
@@ -103,7 +99,7 @@ function choose(place) {
 }
 
 const AXES = {
-  bytes_per_token: ["bytes a token", (c) => c.bytes_per_token],
+  bytes_per_token: ["bytes per token", (c) => c.bytes_per_token],
   time: ["time, µs", (c) => c.time],
   error: ["output error, relative L2", (c) => c.err_rel_l2],
   kl: ["KL divergence to the full cache", (c) => c.kl_mean],

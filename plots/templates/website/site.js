@@ -116,7 +116,7 @@ const COLUMNS = [
   ["time, p50", (c) => c.time, (c) => timeText(c.time), (c) => (c.low === c.high ? "" : `${timeText(c.low)} – ${timeText(c.high)}`)],
   ["of the baseline’s", (c) => c.ratio_p50, (c) => plainText(c.ratio_p50), (c) => (c.ratio_ci_low === null ? "" : `${plainText(c.ratio_ci_low)} – ${plainText(c.ratio_ci_high)}`)],
   ["verdict", (c) => c.verdict],
-  ["bytes a token", (c) => c.bytes_per_token, (c) => bytesText(c.bytes_per_token), (c) => (c.model_bytes === null ? c.part : `${c.part}, ${bytesText(c.model_bytes)} in all`)],
+  ["bytes per token", (c) => c.bytes_per_token, (c) => bytesText(c.bytes_per_token), (c) => (c.model_bytes === null ? c.part : `${c.part}, ${bytesText(c.model_bytes)} in all`)],
   ["error", (c) => c.err_rel_l2, (c) => plainText(c.err_rel_l2)],
   ["KL", (c) => c.kl_mean, (c) => plainText(c.kl_mean)],
   ["status", (c) => c.status],

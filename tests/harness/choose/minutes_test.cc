@@ -1,4 +1,4 @@
-#include "harness/choose/minutes.h"
+#include "harness/choose/choice.h"
 
 #include <gtest/gtest.h>
 

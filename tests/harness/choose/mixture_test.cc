@@ -1,4 +1,4 @@
-#include "harness/choose/mixture.h"
+#include "harness/choose/solver.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,11 @@
 """`kvlab compare`: two runs of one config, cell by cell."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
-from program import assert_refused, change_json, kvlab, succeeded, table, write_table
+from program import ENV, HOME, assert_refused, change_json, kvlab, succeeded, table, write_table
 
 
 def cells(before, after, *options, code=0):
@@ -66,7 +68,7 @@ def test_a_missing_cell_fails_under_any_limit(results, copy):
         changed = cells(results, copy, "--fail-if", limit, code=1)[gone]
         assert (changed["status"], changed["limits_passed"]) == ("missing", ["missing"])
     failed = kvlab("compare", results, copy, "--fail-if", "slower")
-    assert failed.returncode == 1 and f"{count - 1} cells in both runs, 1 in the first alone" in failed.stdout
+    assert failed.returncode == 1 and f"Cells in both runs: {count - 1}; only in the first (missing): 1" in failed.stdout
     assert any(line.split()[-2:] == ["-", "missing"] for line in failed.stdout.splitlines() if gone in line)
     assert cells(results, copy, "--fail-if", "slower", "--allow-missing")[gone]["limits_passed"] == []
     assert cells(results, copy)[gone]["status"] == "missing"  # without a limit nothing fails
@@ -76,7 +78,7 @@ def test_a_missing_cell_fails_under_any_limit(results, copy):
 
 
 def test_what_cannot_be_compared(results, copy, tmp_path):
-    assert_refused(kvlab("compare", results, tmp_path), "is no results folder")
+    assert_refused(kvlab("compare", results, tmp_path), "is not a results folder")
     rows = table(copy / "cells.csv")
     for row in rows:
         row["cell"] += " other"
@@ -84,3 +86,19 @@ def test_what_cannot_be_compared(results, copy, tmp_path):
     assert_refused(kvlab("compare", results, copy), "no cell in common")
     write_table(copy / "cells.csv", rows + [rows[0] | {"host": "elsewhere"}])
     assert_refused(kvlab("compare", results, copy), "several machines")
+
+
+def test_a_run_is_compared_with_the_last_one_of_its_config_unasked(tmp_path):
+    (tmp_path / "configs").symlink_to(HOME / "configs")
+    (tmp_path / "results" / "local" / "notes").mkdir(parents=True)
+
+    def said(name, steps):
+        done = kvlab("run", HOME / "tests/harness/cli/contract/decode.toml", "--no-plots", {"measure.steps": steps}, env={**ENV, "KVLAB_HOME": str(tmp_path)})
+        folder = Path(re.search(r"^results: (.*)$", succeeded(done).stdout, re.M)[1])
+        folder.rename(folder.with_name(name))  # its own name has its second
+        return done.stdout
+
+    assert "last run" not in said("first", 8) and "last run" not in said("other", 7)
+    assert re.search(r"this config's last run, .*/first:\nCells in both runs: 8; only in the first \(missing\): 0", said("second", 8))
+    (tmp_path / "results/local/second/cells.csv").write_text("broken\n1\n")
+    assert "Not compared with this config's last run: " in said("third", 8)

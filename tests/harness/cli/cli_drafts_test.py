@@ -11,7 +11,7 @@ TINY = {"experiment": "decode", "sweep.seq_len": [128], "sweep.batch": [1], "mea
 def test_drafts_are_shown_below_the_steps(tmp_path):
     full, ring = by_variant(cells_of(CONFIG, tmp_path / "out", {**TINY, "measure.draft": 4, "measure.accept": 0.5})).values()
     shown = " ".join(kvlab("summary", tmp_path / "out", "--table", "full").stdout.split())
-    assert "4 drafts a step tokens that stay" in shown
+    assert "4 drafts per step tokens that stay" in shown
     assert "no drafts with f16 ring 64: cannot truncate" in shown and "a full cache overwrites rows" in shown
     assert (full["draft_tokens"], full["draft_refused"]) == ("4", "") and 1 < float(full["draft_stays_mean"]) < 5
     token = float(full["draft_step_p50_us"]) / float(full["draft_stays_mean"])

@@ -40,7 +40,7 @@ def test_it_lists_the_cells_that_the_run_has(config, results, home, tmp_path):
     assert largest < plan["all"]["peak_bytes"] < plan["available_bytes"]
     assert "rough" in plan["estimated_from"] and plan["all"]["estimated_s"] > 0
     text = succeeded(kvlab("run", config, "--dry-run", env=env)).stdout
-    assert "Nothing is written" in text and str(len(rows)) in text and len(text.splitlines()) < 20
+    assert "Nothing was written" in text and str(len(rows)) in text and len(text.splitlines()) < 20
 
 
 @pytest.mark.parametrize("settings, share, scaled", [({}, 1, False), ({"sweep.variants": ["contiguous", "concat"]}, 3 / 7, True)])
@@ -87,7 +87,7 @@ def test_a_broken_model_is_refused_before_it_is_converted(home, tmp_path):
     pytest.importorskip("gguf")
     (tmp_path / "broken.gguf").write_bytes(b"GGUF" + bytes(8))
     env = {**home[1], "KVLAB_PYTHON": sys.executable}
-    assert_refused(kvlab("run", "configs/real.toml", "--dry-run", "--model", tmp_path / "broken.gguf", env=env), "is broken, truncated or no GGUF file")
+    assert_refused(kvlab("run", "configs/real.toml", "--dry-run", "--model", tmp_path / "broken.gguf", env=env), "is broken, truncated or not a GGUF file")
     assert not (home[0] / ".models").exists()
 
 

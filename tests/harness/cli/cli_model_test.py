@@ -45,7 +45,7 @@ def test_a_model_that_lies_is_refused(tmp_path):
     weights.write_bytes(whole)
     pieces.write_bytes(tokens)
     succeeded(convert(weights, pieces, folder))
-    assert_refused(convert(weights, pieces, folder), "is there already")
+    assert_refused(convert(weights, pieces, folder), "folder' already exists")
     absurd = struct.pack("<7i", 1 << 30, 1 << 30, 1 << 30, 1, 1, 1 << 30, 1 << 30)
     odd = struct.pack("<7i", 4, 2, 1, 3, 1, 3, 2)
     for content in (b"", whole[:20], whole[:-4], whole + b"x", absurd + whole[28:], odd + whole[28:], struct.pack("<7i", *[-1] * 7),

@@ -88,9 +88,9 @@ def test_one_sentence_answers(model, trace):
         return " ".join(plan(*of(model, *args)).stdout.split())
 
     shown = sentence("--memory", "21MB", "--trace", trace, *DEVICE)
-    assert "tiny in 21MB" in shown and "3 of 3 serve t.jsonl; paged/q8_0 takes least, " in shown
-    assert "Quality is unknown here, and times are assumed: a machine of 1000 GB/s and 100 TFLOP/s" in shown
-    assert "none of these serves 3 users of 2,048 tokens" in sentence("--memory", "2MB", "--context", "2K", "--users", "3")
+    assert "tiny in 21MB" in shown and "3 of 3 caches serve t.jsonl. The smallest is paged/q8_0: " in shown
+    assert "Its quality is unknown here. Times are assumed for a machine of 1000 GB/s and 100 TFLOP/s" in shown
+    assert "none of these caches serves 3 users of 2,048 tokens" in sentence("--memory", "2MB", "--context", "2K", "--users", "3")
 
 
 QUALITY = HOME / "results" / "xeon-2core" / "quality"
@@ -109,9 +109,9 @@ def test_quality_is_looked_up_in_a_run(model):
     kivi = rows["paged(block=32)/kivi(bits=2,residual=64)"]
     assert (kivi["quality_from"], kivi["perplexity_change"]) == ("unknown", "")
     shown = " ".join(plan("--model", model, "--weights", "1MB", *variants, *users).stdout.split())
-    assert "unknown" in shown and "Quality is unknown here" in shown, "the cheapest is kivi's, and the run has none"
+    assert "unknown" in shown and "quality is unknown here" in shown, "the cheapest is kivi's, and the run has none"
     shown = " ".join(plan("--model", model, "--weights", "1MB", "--variants", "paged/q8_0", *users).stdout.split())
-    assert "Perplexity with it changes by +0.02 % (0.00 to 0.03) in quality: another model (6 layers), 1,024 tokens" in shown
+    assert "Its perplexity changes by +0.02 % (0.00 to 0.03) in quality: another model (6 layers), 1,024 tokens" in shown
 
 
 def test_hit_rates_come_as_curves(model, trace, tmp_path):

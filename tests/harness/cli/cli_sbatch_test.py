@@ -46,4 +46,4 @@ def test_nor_does_one_in_the_name_of_a_config(tmp_path):
 
 def test_without_slurm_nothing_is_claimed(tmp_path):
     done = sbatch(tmp_path / "out", "--submit", env={**ENV, "PATH": "/nonexistent"})
-    assert done.returncode == 2 and "this failed: sbatch" in done.stderr and "submitted" not in done.stdout
+    assert done.returncode == 2 and "this command failed: sbatch" in done.stderr and "submitted" not in done.stdout

@@ -67,7 +67,7 @@ def test_torn_files_are_refused(copies, tmp_path, name):
     path = next(folder for folder in copies if (folder / name).exists() and len((folder / name).read_text().splitlines()) > 1) / name
     text = path.read_text()
     path.write_text(text[:-20])
-    assert_refused(merge(copies, tmp_path / "out"), str(path), "torn")
+    assert_refused(merge(copies, tmp_path / "out"), str(path), "incomplete")
     if name != "cells.csv":
         path.write_text(text[: text[:-1].rindex("\n") + 1])  # between two lines
         assert_refused(merge(copies, tmp_path / "out"), "steps, but", out=tmp_path / "out")
@@ -80,7 +80,7 @@ def test_unfinished_folders_are_refused(copies, tmp_path):
 
 def test_another_config_is_refused(copies, tmp_path):
     (copies[1] / "config.toml").write_text((copies[1] / "config.toml").read_text() + "\nseed = 2\n")
-    assert_refused(merge(copies, tmp_path / "out"), str(copies[1]), "two configs")
+    assert_refused(merge(copies, tmp_path / "out"), str(copies[1]), "different configs")
 
 
 @pytest.mark.parametrize("section, name, value", [("kvlab", "git_commit", "0" * 40), ("kvlab", "binary", "0" * 16), (None, "compiler", "other")])
@@ -114,7 +114,7 @@ def test_hosts_keep_their_times_and_must_agree_on_the_rest(copies, copy, tmp_pat
 
 
 def test_merge_refuses_what_is_no_run(tmp_path, shards):
-    assert_refused(merge([tmp_path], tmp_path / "out"), "no results folder")
+    assert_refused(merge([tmp_path], tmp_path / "out"), "not a results folder")
     assert_refused(merge(shards, shards[0]), "already holds results")
 
 

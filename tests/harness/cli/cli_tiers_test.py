@@ -16,7 +16,6 @@ kv_heads = {HEADS}
 head_dim = {DIM}
 [sweep]
 variants = ["contiguous/f16", "tiered(hot={HOT},warm={WARM},io={{buffered,direct}})/{{f32,q8_0}}",
-  "tiered(hot={HOT},warm={WARM},warm_codec=q8_0,disk_codec=q4_0)",
   "tiered(hot={HOT},warm={WARM},link_gbps=0.5)"]
 seq_len = [{TOKENS}]
 [growth]
@@ -41,8 +40,7 @@ def tiered_rows(folder, experiment):
             continue  # not on this file system
         assert row["status"] == "ok", row["reason"]
         if row["variant"].startswith("tiered"):
-            own = ["f32", "q8_0", "q4_0"] if "warm_codec" in row["variant"] else None
-            yield row, own or 3 * ["q8_0" if row["variant"].endswith("/q8_0") else "f32"]
+            yield row, "q8_0" if row["variant"].endswith("/q8_0") else "f32"
 
 
 def whole_chunks(rows):
@@ -52,30 +50,19 @@ def whole_chunks(rows):
 @pytest.mark.parametrize("experiment", ["decode", "growth"])
 def test_bytes_of_each_tier_are_what_the_lengths_say(folder, experiment):
     seen = 0
-    for row, codecs in tiered_rows(folder, experiment):
+    for row, codec in tiered_rows(folder, experiment):
         seen += 1
         tokens = int(row["seq_len"])
         disk = whole_chunks(tokens - HOT - WARM)
         warm = whole_chunks(tokens - HOT) - disk
         hot = tokens - warm - disk
-        of_hot, of_warm, of_disk = (HEADS * ROW_BYTES[codec] for codec in codecs)
-        slot = -(-CHUNK * of_disk // 4096) * 4096
-        assert int(row["bytes_hot"]) == -(-hot // CHUNK) * CHUNK * of_hot
-        assert int(row["bytes_warm"]) == int(row["read_warm_bytes"]) == warm * of_warm
+        of_row = HEADS * ROW_BYTES[codec]
+        slot = -(-CHUNK * of_row // 4096) * 4096
+        assert int(row["bytes_hot"]) == -(-hot // CHUNK) * CHUNK * of_row
+        assert int(row["bytes_warm"]) == int(row["read_warm_bytes"]) == warm * of_row
         assert int(row["bytes_disk"]) == int(row["read_disk_bytes"]) == disk // CHUNK * slot
-        assert int(row["read_hot_bytes"]) == hot * of_hot
+        assert int(row["read_hot_bytes"]) == hot * of_row
     assert seen >= 3
-
-
-def test_a_codec_of_its_own_saves_bytes_and_costs_error(folder):
-    rows = by_variant(row for row, _ in tiered_rows(folder, "decode"))
-    plain = rows[f"tiered(hot={HOT},warm={WARM})"]
-    quantised = rows[f"tiered(hot={HOT},warm={WARM})/q8_0"]
-    mixed = rows[f"tiered(hot={HOT},warm={WARM},warm_codec=q8_0,disk_codec=q4_0)"]
-    held = lambda row: float(row["held_bytes_per_token"])
-    error = lambda row: float(row["err_codec_rel_l2"])
-    assert held(mixed) < 0.5 * held(plain)
-    assert error(plain) < error(quantised) < error(mixed) < 0.2
 
 
 def test_bandwidths_are_compared_with_their_ceilings(folder):
@@ -129,8 +116,8 @@ def test_caches_get_no_more_than_measure_memory(folder, tmp_path):
     rows = by_variant(table(tmp_path / "out" / "cells.csv"))
     assert rows["contiguous/f16"]["status"] == "out_of_memory"  # 0.8 MB, with a fork of the same size
     assert "caches may use 1.00 MiB (measure.memory)" in rows["contiguous/f16"]["reason"]
-    mixed = rows[f"tiered(hot={HOT},warm={WARM},warm_codec=q8_0,disk_codec=q4_0)"]
-    assert mixed["status"] == "out_of_memory" or int(mixed["bytes_hot"]) + int(mixed["bytes_warm"]) < 1 << 20
+    tiered = rows[f"tiered(hot={HOT},warm={WARM})/q8_0"]
+    assert tiered["status"] == "out_of_memory" or int(tiered["bytes_hot"]) + int(tiered["bytes_warm"]) < 1 << 20
 
 
 def test_other_placements_have_one_tier(folder):

@@ -4,7 +4,7 @@ import json
 from statistics import median
 
 import pytest
-from program import HOME, assert_refused, cells_of, kvlab, run, succeeded, table, unmeasured_cells
+from program import HOME, assert_refused, cells_of, run, succeeded, table, unmeasured_cells
 from recomputed import EXACT, samples_of, values
 
 GEOMETRY = {
@@ -188,10 +188,6 @@ def test_few_repetitions_have_no_interval(random_config, tmp_path):
     for row in cells_of(random_config, tmp_path / "out", {"measure.repetitions": 3}):
         assert float(row["tokens_per_s"]) > 0 and float(row["step_p50_us"]) > 0
         assert row["tokens_per_s_ci_low"] == row["tokens_per_s_ci_high"] == row["step_ci_low_us"] == ""
-
-
-def test_list_names_the_experiment():
-    assert "decode of a whole model" in kvlab("list").stdout
 
 
 @pytest.mark.parametrize("family", ["gemma2", "gpt_oss", "gpt2", "qwen3"])

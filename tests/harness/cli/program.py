@@ -103,7 +103,7 @@ def cells_of(config, out, *args, **options):
 def unmeasured_cells(config, out, *args, **options):
     """The rows of a run that has to say that it measured none of them."""
     done = run(config, out, *args, **options)
-    assert done.returncode == 2 and re.search(r"^kvlab: none of \d+ cells was measured, as '", done.stderr, re.M), done.stderr
+    assert done.returncode == 2 and re.search(r"^kvlab: none of \d+ cells was measured; the first, '", done.stderr, re.M), done.stderr
     return table(out / "cells.csv")
 
 

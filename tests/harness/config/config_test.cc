@@ -1,7 +1,7 @@
 // Configs: what the keys mean, who overrides whom, and that the config as run says all of it.
 // refusals.toml has what is refused.
 #include "harness/config/config.h"
-#include "harness/config/shared_axes.h"
+#include "harness/config/key.h"
 #include "harness/experiments/growth/axes.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <map>
 #include <tuple>
 
-#include "harness/config/placeholder.h"
+#include "harness/config/braces.h"
 #include "harness/experiments/list.h"
 #include "tests/message_of.h"
 
@@ -196,6 +196,7 @@ TEST_F(ConfigFile, PlaceholdersAreTheBudgetAndItsParts) {
   EXPECT_EQ(config::substitute_budget("ring(window={budget-4},sinks=4)", 64), "ring(window=60,sinks=4)");
   EXPECT_EQ(config::substitute_budget("h2o(heavy={budget/2},recent={budget/4})", 64),
             "h2o(heavy=32,recent=16)");
+  EXPECT_EQ(config::substitute_budget("contiguous/{budget}{budget}", 7), "contiguous/77");
 }
 
 // Experiments compare with their first variant, so the baseline is put there.

@@ -124,8 +124,7 @@ TEST_F(GeometryFile, AKeyCountsForTypesThatReadIt) {
 TEST_F(GeometryFile, LayersForDraftsAreNotCounted) {
   EXPECT_EQ(config::summary(read(kLlama + R"(, "num_nextn_predict_layers": 1})")),
             "2 layers, 4 KV heads of 64 for 4 query heads; layers for drafts (num_nextn_predict_layers: 1) "
-            "have caches of "
-            "their own, which are not counted.");
+            "have their own caches, which are not counted.");
   EXPECT_EQ(config::summary(read(kLlama + R"(, "num_nextn_predict_layers": 0})")),
             "2 layers, 4 KV heads of 64 for 4 query heads.");
 }
@@ -196,13 +195,12 @@ TEST_F(GeometryFile, LayersSayWhatTheyAre) {
 
 TEST_F(GeometryFile, ASummarySaysWhatOtherLayersKeep) {
   const std::string rest = R"("num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64)";
-  EXPECT_EQ(
-      config::summary(read(R"({"model_type": "phi4flash", "num_hidden_layers": 8, "mb_per_layer": 2,
+  EXPECT_EQ(config::summary(read(R"({"model_type": "phi4flash", "num_hidden_layers": 8, "mb_per_layer": 2,
                                      "sliding_window": 512, )" +
-                           rest + "}")),
-      "8 layers, of which 3 keep K and V (1 read the cache of an earlier layer; what the others keep does "
-      "not "
-      "grow and is not counted), 2 of them with a window of 512 tokens, 2 KV heads of 64 for 4 query heads.");
+                                 rest + "}")),
+            "8 layers, of which 3 keep K and V (1 read the cache of an earlier layer; the states of the "
+            "other layers do not grow and are not counted), 2 of them with a window of 512 tokens, 2 KV "
+            "heads of 64 for 4 query heads.");
   EXPECT_EQ(read(R"({"model_type": "nemotron_h", "layers_block_type": ["mamba", "moe", "attention"], )" +
                  rest + "}")
                 .layers,

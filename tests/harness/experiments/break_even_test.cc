@@ -17,6 +17,7 @@ void add_cache(std::vector<results::Row>& rows, const std::string& variant, doub
     results::Row& row = rows.emplace_back();
     const auto n = static_cast<double>(tokens);
     row[results::kVariant] = variant;
+    row[results::kExperiment] = "decode";
     row[results::kWorkload] = "gaussian";
     row[results::kBatch] = 1;
     row[results::kQHeads] = 32;

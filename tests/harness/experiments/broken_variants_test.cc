@@ -20,7 +20,7 @@
 #include "harness/results/cell_columns.h"
 #include "kernels/format/encoding.h"
 #include "variants/list.h"
-#include "variants/storage/host_slot_table.h"
+#include "variants/placement/placement.h"
 #include "variants/storage/host_storage.h"
 
 namespace kv {
@@ -31,36 +31,24 @@ template <bool kSwapsK>
 class Swapped : public Placement {
  public:
   explicit Swapped(const PlacementContext& context)
-      : inner_(placement::contiguous.make(default_stage(placement::contiguous), context)),
+      : Placement(placement::contiguous, default_stage(placement::contiguous), context),
         units_(context.max_units) {}
-  void open(int sequence) override { inner_->open(sequence); }
-  void close(int sequence) override { inner_->close(sequence); }
-  void fork(int from, int to, const std::vector<int64_t>& units) override { inner_->fork(from, to, units); }
-  void reserve(int layer, std::span<const Growth> growths) override { inner_->reserve(layer, growths); }
-  int64_t run_units() const override { return 1; }
   UnitAddress at(int sequence, int layer, int head, int64_t unit) override {
-    UnitAddress address = inner_->at(sequence, layer, head, unit);
+    UnitAddress address = Placement::at(sequence, layer, head, unit);
     const int64_t neighbour = unit ^ 1;
     if (unit >= 8 || neighbour >= units_) return address;
-    const UnitAddress other = inner_->at(sequence, layer, head, neighbour);
+    const UnitAddress other = Placement::at(sequence, layer, head, neighbour);
     for (const Plane plane : {kVData, kVMeta}) address.plane[plane] = other.plane[plane];
     return kSwapsK ? other : address;
   }
-  void trim(int sequence, int layer, int64_t used, int64_t units) override {
-    inner_->trim(sequence, layer, used, units);
-  }
-  void spans(int sequence, int layer, int head, int64_t from, int64_t rows, SpanList& out) override {
-    inner_->spans(sequence, layer, head, from, rows, out);
-  }
-  int64_t moves(int sequence, int layer) const override { return inner_->moves(sequence, layer); }
 
  private:
-  std::unique_ptr<Placement> inner_;
   const int64_t units_;
 };
 
 template <bool kSwapsK>
-std::unique_ptr<Placement> make_swapped(const Stage&, const PlacementContext& context) {
+std::unique_ptr<Placement> make_swapped(const PlacementTraits&, const Stage&,
+                                        const PlacementContext& context) {
   return std::make_unique<Swapped<kSwapsK>>(context);
 }
 int64_t bytes_of_contiguous(const Stage& stage, const PlacementContext& context, int64_t used) {
@@ -106,9 +94,9 @@ class WrongAttention : public HostStorage {
 
 namespace placement {
 const PlacementEntry segmented{{.name = "segmented", .help = "", .source = "", .parameters = {}},
-                               {.make = make_swapped<true>, .layer_bytes = bytes_of_contiguous}};
+                               {.layer_bytes = bytes_of_contiguous, .make = make_swapped<true>}};
 const PlacementEntry doubling{{.name = "doubling", .help = "", .source = "", .parameters = {}},
-                              {.make = make_swapped<false>, .layer_bytes = bytes_of_contiguous}};
+                              {.layer_bytes = bytes_of_contiguous, .make = make_swapped<false>}};
 }  // namespace placement
 
 namespace codec {
@@ -124,10 +112,6 @@ const RetentionEntry tova{
 std::unique_ptr<Storage> make_storage(const StorageContext& context) {
   if (context.codec.k.format == Format::kF16) return std::make_unique<WrongAttention>(context);
   return std::make_unique<HostStorage>(context);
-}
-std::unique_ptr<SlotTable> make_slot_table(Memory& memory, int64_t slots, SlotScores scores,
-                                           const EvictionRule&) {
-  return std::make_unique<HostSlotTable>(memory, slots, scores);
 }
 std::string unstorable_reason(const cuda::Gpu*, int) { return ""; }
 std::string unattendable_reason(const cuda::Gpu*, bool, bool) { return ""; }

@@ -1,6 +1,6 @@
 // Steps that verify drafts: what stays of them, what is left in the cache, and who cannot go back.
 #include "harness/measure/drafts.h"
-#include "harness/measure/draft_columns.h"
+#include "harness/measure/time_columns.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

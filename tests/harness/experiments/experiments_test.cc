@@ -1,5 +1,4 @@
-// The budget and checkpoint experiments end to end on tiny shapes, what {budget} may be, the check of
-// evictions, and the page of pairs.
+// The budget and checkpoint experiments end to end on tiny shapes, the check of evictions, and the page of pairs.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -11,8 +10,7 @@
 #include <map>
 #include <sstream>
 
-#include "harness/cli/pairs.h"
-#include "harness/config/placeholder.h"
+#include "harness/cli/listing.h"
 #include "harness/experiments/budget/columns.h"
 #include "harness/experiments/checkpoint/columns.h"
 #include "harness/experiments/driver.h"
@@ -32,13 +30,6 @@ namespace kv {
 namespace {
 
 namespace fs = std::filesystem;
-
-TEST(Placeholder, StandsForWhatItSays) {
-  EXPECT_EQ(config::substitute_budget("contiguous/f16", 64), "contiguous/f16");
-  EXPECT_EQ(config::substitute_budget("contiguous/h2o(heavy={budget/4},recent={budget-16})", 64),
-            "contiguous/h2o(heavy=16,recent=48)");
-  EXPECT_EQ(config::substitute_budget("{budget}{budget}", 7), "77");
-}
 
 // A replay has no workload to ask for the model's shape, and a run out of memory needs the cells of its points.
 TEST(SweepPoint, WithoutAWorkloadHasCells) {
@@ -88,17 +79,6 @@ class Experiments : public testing::Test {
 
   fs::path folder_;
 };
-
-TEST_F(Experiments, VariantsAreExpandedOverBudgets) {
-  const config::Config c = config(
-      "experiment = 'budget'\nsweep.seq_len = 64\nsweep.budget = [8, 16]\n"
-      "sweep.variants = ['contiguous', 'contiguous/tova(budget={budget})']\n");
-  const config::Axes& axes = c.experiments.front().axes;
-  ASSERT_EQ(axes.variants.size(), 3u);
-  EXPECT_EQ(axes.variants[2].print(), "contiguous/tova(budget=16)");
-  EXPECT_EQ(axes.series, (std::vector<std::string>{"contiguous", "contiguous/tova(budget={budget})",
-                                                   "contiguous/tova(budget={budget})"}));
-}
 
 TEST_F(Experiments, BudgetHoldsErrorsAgainstBytes) {
   auto rows =

@@ -8,8 +8,7 @@
 #include <random>
 
 #include "harness/config/request_lengths.h"
-#include "harness/experiments/batch/columns.h"
-#include "harness/experiments/batch/fitting_pool.h"
+#include "harness/experiments/batch/padding.h"
 #include "harness/experiments/driver.h"
 #include "harness/experiments/list.h"
 #include "harness/experiments/score_attention.h"

@@ -132,7 +132,7 @@ TEST(SlidingWindow, IsLeftToTheRetention) {
   const CacheShape shape = cache_shape(model.config(), 1, 20);
   const auto full = build_cache(parse_spec("contiguous"), shape, ledger);
   EXPECT_TRUE(test::contains(test::refusal([&] { model::CachedModel(model, *full, 1); }),
-                             "'contiguous' shows it all of 20: give it ring(window=6)"));
+                             "'contiguous' shows it all 20; give the layer ring(window=6)"));
   const auto ring = build_cache(parse_spec("contiguous/ring(window=6)"), shape, ledger);
   const std::vector<int> ids = {1, 5, 3, 2, 9, 12, 0, 7, 7, 4, 11, 8};
   const std::vector<float> got = model::CachedModel(model, *ring, 1).step(ids, 12),

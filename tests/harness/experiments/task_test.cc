@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <regex>
 #include <set>
@@ -69,8 +70,52 @@ std::vector<std::smatch> all_matches(const std::string& text, const std::string&
   return {std::sregex_iterator(text.begin(), text.end(), regex), std::sregex_iterator()};
 }
 
+std::string joined(const std::vector<std::smatch>& found) {
+  std::string words;
+  for (const std::smatch& m : found) words += (words.empty() ? "" : ",") + m[1].str();
+  return words;
+}
+
+// Answers to RULER's tasks that are no other ones by another name.
+std::string found_of_ruler(const std::string& task, const Read& r) {
+  if (task == "niah_multiquery") {
+    std::string words;
+    const std::string asked = match(r.question, "words of( the [\\w ]+)\\?")[1];
+    for (const std::smatch& key : all_matches(asked, " the (\\w+)"))
+      words += (words.empty() ? "" : ",") +
+               match(r.before, "The secret word of the " + key[1].str() + " is( \\w+)\\.")[1].str();
+    return words;
+  }
+  if (task == "vt") {
+    std::string last = match(r.question, "Which names are (\\w+)\\?")[1], names;
+    for (int link = 0; link < 5; ++link) {
+      last = match(r.before, "Let (\\w+) be " + last + "\\.")[1];
+      names += (names.empty() ? " " : ", ") + last;
+    }
+    return names;
+  }
+  const std::string list = match(r.before, "The list:([ \\w,]+)\\.")[1];
+  std::map<std::string, int> counts;
+  for (const std::smatch& m : all_matches(list, "( \\w+)")) ++counts[m[1]];
+  std::vector<std::smatch> first;
+  for (const std::smatch& m : all_matches(list, "( \\w+)")) {
+    const auto known = [&](const std::smatch& f) { return f[1] == m[1]; };
+    if (std::ranges::none_of(first, known)) first.push_back(m);
+  }
+  EXPECT_EQ(first.size(), task == "cwe" ? 20u : 12u);
+  if (task == "fwe")
+    std::ranges::stable_sort(first, std::greater(), [&](const std::smatch& m) { return counts[m[1]]; });
+  std::erase_if(first, [&](const std::smatch& m) { return counts[m[1]] < (task == "cwe" ? 6 : 2); });
+  return joined(first);
+}
+
 // Answers by search.
 std::string found_in(const std::string& task, const Read& r) {
+  if (task == "niah_single_2") return found_in("single", r);
+  if (task == "niah_multikey_1") return found_in("keys", r);
+  if (task == "niah_multivalue") return found_in("values", r);
+  if (task == "niah_multiquery" || task == "vt" || task == "cwe" || task == "fwe")
+    return found_of_ruler(task, r);
   if (task == "single" || task == "keys") {
     const std::string key = match(r.question, "word of the (\\w+)\\?")[1];
     return match(r.before, "The secret word of the " + key + " is( \\w+)\\.")[1];
@@ -123,8 +168,10 @@ std::string found_in(const std::string& task, const Read& r) {
   return match(r.before, "The record:\n(\\{.*\\})\n")[1];
 }
 
-const std::vector<std::string> kNames{"single", "keys",      "two",   "queries", "values",
-                                      "lookup", "variables", "words", "copy"};
+const std::vector<std::string> kNames{
+    "single", "keys", "two",           "queries",         "values",          "lookup",          "variables",
+    "words",  "copy", "niah_single_2", "niah_multikey_1", "niah_multivalue", "niah_multiquery", "vt",
+    "cwe",    "fwe"};
 
 TEST(Task, TheAnswerIsInTheText) {
   for (const std::string& task : kNames) {

@@ -1,21 +1,17 @@
-// gpu-check's scenes and checks on the shim: they must pass where the kernels are right and fail where they are not.
-#include "harness/gpu_check/scene.h"
+// gpu-check's problems and checks on the shim: they must pass where the kernels are right and fail where they are not.
+#include "harness/gpu_check/problem.h"
 
 #include <gtest/gtest.h>
 
-#include "harness/gpu_check/heavy_hitters.h"
+#include "harness/gpu_check/choices.h"
+#include "harness/gpu_check/codecs.h"
 #include "harness/gpu_check/numbers.h"
 #include "tests/kernels/cuda/simt_gpu.h"
 
 namespace kv {
 namespace {
 
-using gpu_check::Scene;
-using gpu_check::SceneShape;
-
-void write_numbers(float* to, int64_t n, uint64_t seed, int64_t first) {
-  for (int64_t i = 0; i < n; ++i) to[i] = gpu_check::normal_number(seed, first + i);
-}
+using namespace gpu_check;
 
 TEST(GpuCheck, NumbersLookNormal) {
   double sum = 0.0, squares = 0.0;
@@ -29,84 +25,94 @@ TEST(GpuCheck, NumbersLookNormal) {
   EXPECT_NE(gpu_check::normal_number(5, 1), gpu_check::normal_number(6, 1));
 }
 
-TEST(GpuCheck, EveryCodecsSceneIsRightOnBothPaths) {
+std::vector<GpuProblem> heads_of(const CodecPair& codec, const std::vector<int32_t>& rows, int32_t tail = 0,
+                                 int32_t n = 1) {
+  std::vector<GpuProblem> heads;
+  for (const int32_t each : rows)
+    heads.emplace_back(GpuCase{codec, 64, 4, each + tail, tail, n, {codec.unit_rows() > 1 ? 1 : 16, true}},
+                       heads.size());
+  return heads;
+}
+
+TEST(GpuCheck, EveryCodecsProblemsAreRightOnEveryPath) {
   test::SimtGpu gpu;
-  for (const gpu_check::CodecChoice& codec : gpu_check::codecs()) {
-    const int32_t tail = codec.unit_rows() > 1 ? 57 : 0;
-    const SceneShape shape{codec, 64, 2, 4, {96 + tail, 32 + tail}, tail, codec.unit_rows() > 1 ? 32 : 16};
-    Scene scene(gpu, write_numbers, shape, 17);
-    for (const Scene::Path path : {Scene::Path::kOneLaunch, Scene::Path::kTwoLaunches, Scene::Path::kPlain}) {
-      scene.step(path);
-      for (int problem = 0; problem < scene.problems(); ++problem) {
-        EXPECT_LT(scene.relative_error(problem), 3e-6) << codec.name << " path " << static_cast<int>(path);
+  for (const CodecChoice& choice : codecs()) {
+    const int32_t tail = choice.codec.unit_rows() > 1 ? 57 : 0;
+    std::vector<GpuProblem> heads = heads_of(choice.codec, {96, 32}, tail);
+    for (const auto& [cut, merges] : {std::pair{AttentionPlan::Cut::kEven, true},
+                                      {AttentionPlan::Cut::kEven, false},
+                                      {AttentionPlan::Cut::kPlain, true}}) {
+      GpuBatch batch(gpu, heads, {.cut = cut, .scored = !merges || cut == AttentionPlan::Cut::kPlain});
+      batch.step(merges);
+      batch.fetch();
+      for (const GpuProblem& head : heads) {
+        EXPECT_LT(head.relative_error(), 3e-6) << choice.name;
+        EXPECT_LT(head.weights.empty() ? 0.0 : head.weight_error(), 3e-6) << choice.name;
       }
+      EXPECT_TRUE(batch.copy_is_the_cpus(1)) << choice.name;
     }
-    EXPECT_TRUE(scene.bytes_are_the_cpus(3)) << codec.name;
-    EXPECT_TRUE(scene.copy_is_the_cpus(3)) << codec.name;
   }
 }
 
 // The shim's clock counts launches.
 TEST(GpuCheck, KivisRawRowsComeInTheLaunchOfItsGroups) {
   test::SimtGpu gpu;
-  const auto launches = [&](const char* codec, int32_t tail, Scene::Path path) {
-    Scene scene(gpu, write_numbers, {gpu_check::codec_named(codec), 64, 1, 4, {96 + tail}, tail, 32}, 17);
-    return gpu.time_us(cuda::Gpu::Timed::kGraph, [&] { scene.step(path); });
+  const auto launches = [&](const char* codec, int32_t tail, bool merges) {
+    std::vector<GpuProblem> heads = heads_of(codec_named(codec), {96}, tail);
+    const GpuBatch batch(gpu, heads, {});
+    return gpu.time_us(cuda::Gpu::Timed::kGraph, [&] { batch.step(merges); });
   };
-  EXPECT_EQ(launches("kivi4", 57, Scene::Path::kOneLaunch), 1.0);
-  EXPECT_EQ(launches("kivi2", 57, Scene::Path::kTwoLaunches), 2.0);  // and the merge
-  EXPECT_EQ(launches("q8_0", 57, Scene::Path::kOneLaunch), 2.0);     // raw rows apart
-  EXPECT_EQ(launches("q8_0", 0, Scene::Path::kOneLaunch), 1.0);
+  EXPECT_EQ(launches("kivi4", 57, true), 1.0);
+  EXPECT_EQ(launches("kivi2", 57, false), 2.0);  // and the merge
+  EXPECT_EQ(launches("q8_0", 57, true), 2.0);    // raw rows apart
+  EXPECT_EQ(launches("q8_0", 0, true), 1.0);
 }
 
-TEST(GpuCheck, WholeItemsAttendToTheSame) {
+TEST(GpuCheck, WholeItemsAndChunksAttendToTheSame) {
   test::SimtGpu gpu;
-  SceneShape shape{gpu_check::codec_named("f16"), 64, 1, 4, {700, 90}, 0, 0};
-  for (const bool split : {true, false}) {
-    shape.split = split;
-    Scene scene(gpu, write_numbers, shape, 17);
-    scene.step(Scene::Path::kOneLaunch);
-    for (int problem = 0; problem < scene.problems(); ++problem)
-      EXPECT_LT(scene.relative_error(problem), 3e-6) << split;
+  for (const int32_t n : {1, 5}) {
+    for (const auto cut :
+         {AttentionPlan::Cut::kEven, AttentionPlan::Cut::kWhole, AttentionPlan::Cut::kPlain}) {
+      std::vector<GpuProblem> heads = heads_of(codec_named("f16"), {700, 17}, 0, n);
+      GpuBatch batch(gpu, heads, {.cut = cut});
+      batch.step();
+      batch.fetch();
+      for (const GpuProblem& head : heads) EXPECT_LT(head.relative_error(), 3e-6) << n;
+    }
   }
 }
 
-TEST(GpuCheck, ChunksAreComparedWithTheRowsThatEachTokenSees) {
-  test::SimtGpu gpu;
-  SceneShape shape{gpu_check::codec_named("f16"), 64, 1, 2, {40, 17}, 0, 16};
-  shape.tokens = 5;
-  Scene scene(gpu, write_numbers, shape, 17);
-  for (const Scene::Path path : {Scene::Path::kOneLaunch, Scene::Path::kPlain}) {
-    scene.step(path);
-    for (int problem = 0; problem < 2; ++problem) EXPECT_LT(scene.relative_error(problem), 3e-6);
-  }
-}
-
-// One number of one row is wrong on the GPU.
 TEST(GpuCheck, SeesBytesThatAreNotTheCpus) {
-  test::SimtGpu gpu;
-  const auto write_wrongly = [](float* to, int64_t n, uint64_t seed, int64_t first) {
-    write_numbers(to, n, seed, first);
-    if (first == 0) to[n / 2 - 1] += 1.0f;  // K's last
-  };
-  Scene scene(gpu, write_wrongly, {gpu_check::codec_named("f16"), 64, 1, 1, {40}, 0, 0}, 17);
-  EXPECT_FALSE(scene.bytes_are_the_cpus(0));
-  scene.step(Scene::Path::kOneLaunch);
-  EXPECT_LT(scene.relative_error(0), 3e-6);  // compared with the stored bytes
+  struct Wrong : test::SimtGpu {
+    void append(const cuda::AppendParams& params, int jobs, int most_units) override {
+      SimtGpu::append(params, jobs, most_units);
+      synchronize();
+      *params.jobs->pages[1].k ^= std::byte{1};
+    }
+  } gpu;
+  const std::vector<GpuProblem> heads = heads_of(codec_named("f16"), {40});
+  const GpuCase& c = heads[0].shape;
+  EXPECT_EQ(
+      append_difference(gpu, c.codec, c.head_dim, c.placing, heads[0].given(false), heads[0].given(true)),
+      "K's codes of row 16");
 }
 
 TEST(GpuCheck, SeesAWrongOutput) {
   test::SimtGpu gpu;
-  Scene scene(gpu, write_numbers, {gpu_check::codec_named("f16"), 64, 1, 1, {40}, 0, 0}, 23);
-  EXPECT_FALSE(scene.relative_error(0) <= 1e-3);  // no step has written outputs yet
-  scene.step(Scene::Path::kOneLaunch);
-  EXPECT_LT(scene.relative_error(0), 3e-6);
+  std::vector<GpuProblem> heads = heads_of(codec_named("f16"), {40});
+  GpuBatch batch(gpu, heads, {});
+  batch.fetch();
+  EXPECT_FALSE(heads[0].relative_error() <= 1e-3);  // no step has written outputs yet
+  batch.step();
+  batch.fetch();
+  EXPECT_LT(heads[0].relative_error(), 3e-6);
+  heads[0].out[7] += 0.01f;
+  EXPECT_GT(heads[0].relative_error(), kBound);
 }
 
-TEST(GpuCheck, HeavyHittersStayOnTheGpu) {
+TEST(GpuCheck, ChoicesTakeNewSlotsAndThenTheLightestOfTheOld) {
   test::SimtGpu gpu;
-  gpu_check::HeavyHitters scene(gpu, write_numbers, {2, 3, 64, 24, 8}, 17);
-  for (int step = 0; step < 50; ++step) ASSERT_EQ(scene.checked_step(), "") << step;
+  for (uint64_t seed = 0; seed < 4; ++seed) EXPECT_EQ(gpu_check::wrong_choice(gpu, seed % 2 == 1, seed), "");
 }
 
 }  // namespace

@@ -95,7 +95,7 @@ def test_cmake_chooses_as_gpu_check_does(tmp_path, monkeypatch):
 
 def test_no_compiler_or_no_folder_is_a_line(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDACXX", str(tmp_path / "none"))
-    assert "none', which is no program" in run.find_nvcc()[1]
+    assert "none', which is not a program" in run.find_nvcc()[1]
     (tmp_path / "file").write_text("")
     assert run.wrong_folder(tmp_path / "new" / "out") == ""
     assert "not empty" in run.wrong_folder(tmp_path)
@@ -104,7 +104,7 @@ def test_no_compiler_or_no_folder_is_a_line(tmp_path, monkeypatch):
 
 def test_every_source_that_it_builds_is_there():
     names = {source.name for source in run.SOURCES}
-    assert {"cuda_gpu.cu", "decode_kivi.cu", "main.cu", "scene.cc", "encoding.cc", "channel.cc"} <= names
+    assert {"cuda_gpu.cu", "decode_kivi.cu", "main.cu", "problem.cc", "encoding.cc", "channel.cc"} <= names
     assert all(source.is_file() for source in run.SOURCES)
 
 
@@ -271,9 +271,9 @@ def test_a_program_built_elsewhere_runs_the_stages_asked_for(tmp_path):
     assert done.returncode == 0, done.stderr
     saved = json.loads((tmp_path / "out" / "env.json").read_text())
     assert list(saved["stages"]) == ["wrappers", "kernels"]
-    for wrong, reason in ((["--stages", "kernel"], "no stage 'kernel'"), (["--program", tmp_path / "none"], "is no program"),
-                          (["--seconds", "0"], "--seconds is a time")):
+    for wrong, reason in ((["--stages", "kernel"], "no stage 'kernel'"), (["--program", tmp_path / "none"], "is not a program"),
+                          (["--seconds", "0"], "--seconds must be a time")):
         refused = subprocess.run([*command, "--out", tmp_path / "none", *wrong], **options)
         assert refused.returncode == 2 and reason in refused.stderr and refused.stderr.count("\n") == 1
     assert not (tmp_path / "none").exists()
-    assert "--target is like sm_90a" in subprocess.run([*command, "--build", program, "--target", "h100"], **options).stderr
+    assert "--target must be like sm_90a" in subprocess.run([*command, "--build", program, "--target", "h100"], **options).stderr

@@ -38,7 +38,7 @@ TEST(Bytes, AUnitMeansWhatItSays) {
       io::parse_bytes(text, "--budget");
       ADD_FAILURE() << "accepted '" << text << "'";
     } catch (const std::invalid_argument& e) {
-      EXPECT_EQ(std::string(e.what()).rfind("--budget '" + std::string(text) + "' ", 0), 0u) << e.what();
+      EXPECT_EQ(std::string(e.what()).rfind("--budget: '" + std::string(text) + "' ", 0), 0u) << e.what();
     }
   }
 }

@@ -1,4 +1,4 @@
-#include "harness/io/token_count.h"
+#include "harness/io/bytes.h"
 
 #include <gtest/gtest.h>
 

@@ -10,8 +10,6 @@
 #include "harness/experiments/plan.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/measure/cell.h"
-#include "harness/measure/peer_columns.h"
-#include "harness/measure/roofline_columns.h"
 #include "harness/measure/time_columns.h"
 #include "harness/results/cell_columns.h"
 #include "tests/harness/model/family_cases.h"
@@ -118,7 +116,7 @@ TEST(CudaTimes, APeersAttentionIsTimedByTheGpusClock) {
   EXPECT_FALSE(row[measure::kColdAttendP50Us] || row[measure::kColdReadGbps] ||
                row[measure::kColdCeilingGbps]);
   EXPECT_EQ(run.rows[2][results::kStatus], results::Status::kUnsupported);
-  EXPECT_EQ(run.rows[2][results::kReason], "this peer runs on cpu alone");
+  EXPECT_EQ(run.rows[2][results::kReason], "this peer runs only on cpu");
 }
 
 // A cell that fails is one row; a GPU that takes no more work would fail all that come.

@@ -1,5 +1,4 @@
 #include "harness/measure/noise.h"
-#include "harness/measure/roofline_columns.h"
 #include "harness/measure/time_columns.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +38,8 @@ results::Row timed(double low, double high) {
 
 TEST(Noise, EachSourceIsNamed) {
   EXPECT_EQ(measure::noise_of(timed(100, 104)), "");
-  EXPECT_EQ(measure::noise_of(timed(100, 200)), "the step's interval reaches to 2.0 times its lower end");
+  EXPECT_EQ(measure::noise_of(timed(100, 200)),
+            "the step's interval is wide: its upper end is 2.0 times its lower end");
   results::Row row = timed(100, 104);
   row[measure::kStealShare] = 0.021;
   EXPECT_EQ(measure::noise_of(row), "the hypervisor took 2 % of the processors");
@@ -52,7 +52,7 @@ TEST(Noise, EachSourceIsNamed) {
   row[measure::kColdCeilingShare] = 1.05;
   EXPECT_EQ(measure::noise_of(row), "");
   row[measure::kColdCeilingShare] = 1.59;
-  EXPECT_EQ(measure::noise_of(row), "cold reads at 159 % of measured read bandwidth");
+  EXPECT_EQ(measure::noise_of(row), "cold reads reached 159 % of measured read bandwidth");
   row[measure::kStepP50Us].reset();
   EXPECT_EQ(measure::noise_of(row), "");
 }
@@ -64,7 +64,7 @@ TEST(Noise, WaitsReplaceTheShareOfOthers) {
   row[measure::kDisturbedShare] = measure::kMostDisturbedShare;
   EXPECT_EQ(measure::noise_of(row), "");
   row[measure::kDisturbedShare] = 0.42;
-  EXPECT_EQ(measure::noise_of(row), "other processes held up 42 % of the steps");
+  EXPECT_EQ(measure::noise_of(row), "other processes delayed 42 % of the steps");
 }
 
 TEST(Noise, WaitsAreThoseOfAllThreads) {
@@ -115,7 +115,8 @@ TEST(Noise, ABaselineThatCannotBeTrustedGivesNoVerdict) {
           compared("contiguous", "baseline", 1, 1), compared("contiguous", results::kAaVerdict, low, 6.91),
           compared("doubling", "slower", 1.2, 3), compared("concat", "faster", 0.2, 0.3),
           compared("paged", "slower", 1.5, 2)};
-      rows[0][measure::kNoise] = noisy ? "the step's interval reaches to 2.0 times its lower end" : "";
+      rows[0][measure::kNoise] =
+          noisy ? "the step's interval is wide: its upper end is 2.0 times its lower end" : "";
       rows[2][measure::kNoise] = "its own noise is no matter";
       rows[4][results::kVersus] = "contiguous/f16";  // another baseline
       std::vector<results::Row*> point;

@@ -25,18 +25,18 @@ TEST(StageColumns, AreTheStagesOfTheVariant) {
                       &shape);
   EXPECT_EQ(columns_of(row),
             "|f16 quest top 0.01 least 16 + 0-1: "
-            "all|contiguous|f16|full|quest(top=0.01,least=16)|0-1:contiguous/f16||16|");
+            "all|contiguous|f16|full|quest(top=0.01,least=16)|0-1:contiguous/f16|||16|");
   measure::set_stages(row, parse_layer_specs("paged(block=8)"), nullptr);
-  EXPECT_EQ(columns_of(row), "|paged block 8 f32|paged(block=8)|f32|full|all|||16|")
+  EXPECT_EQ(columns_of(row), "|paged block 8 f32|paged(block=8)|f32|full|all||||16|")
       << "without a shape the bits stay as they are";
 }
 
 TEST(StageColumns, AnotherEngineHasACodecAlone) {
   const ModelShape shape(kSixLayers, {});
   results::Row row;
-  EXPECT_EQ(columns_of(row), "|||||||||");
+  EXPECT_EQ(columns_of(row), "||||||||||");
   measure::set_peer_codec(row, parse_layer_specs("contiguous/q8_0"), &shape);
-  EXPECT_EQ(columns_of(row), "|||q8_0|||||8.5|");
+  EXPECT_EQ(columns_of(row), "|||q8_0||||||8.5|");
 }
 
 }  // namespace

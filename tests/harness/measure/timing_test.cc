@@ -28,7 +28,6 @@ struct Spinning : measure::TimedTask {
   };
   Spinning(Notes* told, bool again, double reported)
       : notes(told), can_begin_again(again), seconds(reported) {}
-  std::string name() const override { return "spinning"; }
   int iterations() const override { return 8; }
   void begin(int) override { ++notes->begun; }
   double run() override {
@@ -43,7 +42,7 @@ struct Spinning : measure::TimedTask {
     notes->discarded += can_begin_again;
     return can_begin_again;
   }
-  void take(int times, std::optional<double> share) override {
+  void record_disturbance(int times, std::optional<double> share) override {
     notes->times_discarded.push_back(times);
     notes->shares.push_back(share);
   }
@@ -54,7 +53,7 @@ struct Spinning : measure::TimedTask {
 
 Spinning::Notes notes_of(bool can_begin_again, double seconds) {
   Spinning::Notes notes;
-  std::vector<std::unique_ptr<measure::TimedTask>> tasks;
+  measure::TimedTasks tasks;
   tasks.push_back(std::make_unique<Spinning>(&notes, can_begin_again, seconds));
   EXPECT_TRUE(measure::run_interleaved(tasks, kRepetitions, [] { return false; }));
   return notes;

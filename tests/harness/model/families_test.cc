@@ -127,56 +127,17 @@ TEST(Families, AKeyThatTheTypeIgnoresCountsNowhere) {
   for (const ModelLayer& layer : model.config().kinds) EXPECT_EQ(layer.window, 0);
 }
 
-std::string refusal_of(const std::string& name, const json& changes) {
-  TinyHuggingFace tiny = test::family_model(name);
-  tiny.config.merge_patch(changes);
-  const TempFolder folder;
-  tiny.write(folder.path());
-  return test::refusal([&] { model::Model(folder.path().string()); });
-}
-
+// refused.json: a family, or a tiny Llama, what is changed in its config.json, and what is said of it.
 TEST(Families, BadConfigsAreRefusedInOneLine) {
-  const auto refused = [](const std::string& name, const json& changes, const std::string& part) {
-    const std::string said = refusal_of(name, changes);
-    EXPECT_TRUE(contains(said, part)) << said;
-    EXPECT_TRUE(contains(said, "config.json: ")) << said;
-  };
-  refused("llama_saved", {{"model_type", "mamba"}},
-          "model_type 'mamba' is not implemented; known are llama, mistral, qwen2, qwen3, gemma2, "
-          "gemma3_text, gpt2, gpt_oss, nanochat and qwen3_5_text");
-  refused("llama_saved", {{"total_ut_steps", 4}},
-          "'total_ut_steps' may change what the layers of a llama model keep");
-  refused("mistral", {{"sliding_window", 0}}, "'sliding_window' is 0, expected a positive integer");
-  refused("gemma2", {{"layer_types", {"full_attention", "odd_attention", "full_attention"}}},
-          "'layer_types' has \"odd_attention\"");
-  refused("gemma2", {{"layer_types", {"full_attention", "linear_attention", "full_attention"}}},
-          "layer 1 is of the kind 'linear'");
-  refused("gemma2", {{"layer_types", {"full_attention"}}},
-          "'layer_types' must be a list of num_hidden_layers (3)");
-  refused("gemma2", {{"hidden_activation", "relu"}}, "'hidden_activation' is \"relu\", expected \"silu\"");
-  refused("gpt2", {{"activation_function", "relu"}}, "'activation_function' is \"relu\", expected \"silu\"");
-  refused("gpt2", {{"n_positions", 0}}, "'n_positions'");
-  refused("gpt2", {{"scale_attn_by_inverse_layer_idx", true}},
-          "'scale_attn_by_inverse_layer_idx' is true, expected false");
-  refused("gemma3", {{"use_bidirectional_attention", true}},
-          "'use_bidirectional_attention' is true, expected false");
-  refused("gemma3", {{"attn_logit_softcapping", 3.0}},
-          "'attn_logit_softcapping' is 3.0, which kvlab does not read");
-  refused("qwen3_5", {{"hidden_act", "gelu_pytorch_tanh"}}, "expected \"silu\": the gate of linear layers");
-  refused("gpt_oss", {{"num_experts_per_tok", 5}},
-          "'num_experts_per_tok' is 5, expected at most num_local_experts");
-  refused("gpt_oss", {{"num_local_experts", nullptr}},
-          "'num_local_experts' is missing; expected a positive integer");
-  refused("gpt_oss", {{"rope_scaling", {{"beta_slow", 9.0}}}},
-          "'beta_slow' is 9.0, expected less than beta_fast");
-  refused("qwen3_5", {{"attn_output_gate", false}}, "'attn_output_gate' is false, expected true");
-  refused("qwen3_5", {{"linear_num_value_heads", 3}},
-          "linear_num_value_heads must be a multiple of linear_num_key_heads");
-  refused("qwen3_5", {{"partial_rotary_factor", 0.2}},
-          "'partial_rotary_factor' must make an even part of head_dim");
-  refused("qwen3", {{"partial_rotary_factor", 0.5}},
-          "'partial_rotary_factor' other than 1 is not implemented");
-  refused("gpt_oss", {{"quantization_config", {{"quant_method", "mxfp4"}}}}, "its weights are quantised");
+  for (const json& row :
+       json::parse(std::ifstream(KVLAB_SOURCE_DIR "/tests/harness/model/families/refused.json"))) {
+    TinyHuggingFace tiny = row[0] == "tiny" ? TinyHuggingFace() : test::family_model(row[0]);
+    tiny.config.merge_patch(row[1]);
+    const TempFolder folder;
+    tiny.write(folder.path());
+    const std::string said = test::refusal([&] { model::Model(folder.path().string()); });
+    EXPECT_TRUE(contains(said, row[2]) && contains(said, "config.json: ")) << row << ": " << said;
+  }
 }
 
 TEST(Families, AMissingTensorIsNamed) {

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+from gguf import GGML_QUANT_SIZES
 from gguf import GGMLQuantizationType as Type
 from gguf import GGUFReader, GGUFWriter
 from gguf.quants import dequantize, quantize
@@ -46,25 +47,41 @@ def add_tokenizer(writer: GGUFWriter, kind: str, pre: str = "gpt-2") -> int:
 
 
 class ModelWriter(GGUFWriter):
-    """Writes random matrices as `kind`, and random vectors as f32."""
+    """Writes random matrices as `kind`, or, `expanded`, as what those say in f32, and random vectors as f32."""
 
-    def __init__(self, path: Path, architecture: str, kind: str) -> None:
+    def __init__(self, path: Path, architecture: str, kind: str, expanded: bool) -> None:
         super().__init__(path, architecture)
+        self.expanded = expanded
         self.kind, self.rng = kind, numpy.random.default_rng(7)
         self.biased = False  # q, k, v and the feed-forward have biases whatever the architecture, and attention's output has none
         self.gpt2, self.gemma, self.oss = architecture == "gpt2", architecture.startswith("gemma"), architecture == "gpt-oss"
 
     def matrix(self, name: str, *shape: int) -> None:
         values = self.rng.normal(0, 0.3 / numpy.sqrt(shape[-1] / 8), shape).astype(numpy.float32)
-        self.add_tensor(name, values if self.kind == "F32" else quantize(values, Type[self.kind]), raw_dtype=Type[self.kind])
+        if self.kind.endswith("_K"):
+            stored = self.blocks(self.kind, *shape)
+        else:
+            stored = values if self.kind == "F32" else quantize(values, Type[self.kind])
+        if self.expanded:
+            self.add_tensor(name, dequantize(stored, Type[self.kind]).astype(numpy.float32))
+        else:
+            self.add_tensor(name, stored, raw_dtype=Type[self.kind])
+
+    def blocks(self, kind: str, *shape: int) -> Any:
+        """Random codes, which the package does not make of values, under f16 scales at either end of a block."""
+        values, size = GGML_QUANT_SIZES[Type[kind]]
+        stored = self.rng.integers(0, 256, (*shape[:-1], shape[-1] // values, size), dtype=numpy.uint8)
+        scales = self.rng.normal(0, 0.0005, (*stored.shape[:-1], 2)).astype(numpy.float16).view(numpy.uint8)
+        stored[..., slice(-2, None) if kind == "Q6_K" else slice(0, 4)] = scales[..., : 2 if kind == "Q6_K" else 4]
+        return stored.reshape(*shape[:-1], -1)
 
     def vector(self, name: str, *shape: int, mean: float = 0.0) -> None:
         self.add_tensor(name, (mean + self.rng.normal(0, 0.2, shape)).astype(numpy.float32))
 
-    def norm(self, name: str, size: int = HIDDEN) -> None:
-        self.vector(f"{name}.weight", size, mean=1.0)
+    def norm(self, name: str, size: int = 0) -> None:
+        self.vector(f"{name}.weight", size or HIDDEN, mean=1.0)
         if self.gpt2:
-            self.vector(f"{name}.bias", size)
+            self.vector(f"{name}.bias", size or HIDDEN)
 
     def product(self, name: str, rows: int, columns: int, bias: bool) -> None:
         self.matrix(f"{name}.weight", rows, columns)
@@ -124,10 +141,10 @@ class ModelWriter(GGUFWriter):
 
 
 def write_model(
-    path: Path, architecture: str, kind: str = "F32", tokenizer: str = "gpt2", pre: str = "gpt-2", biased: bool = False, **metadata: Any
+    path: Path, architecture: str, kind: str = "F32", tokenizer: str = "gpt2", pre: str = "gpt-2", biased: bool = False, expanded: bool = False, **metadata: Any
 ) -> Path:
-    """A model whose matrices are stored as `kind`; `metadata` are more keys of the architecture, with __ for a dot."""
-    writer = ModelWriter(path, architecture, kind)
+    """A model whose matrices are stored as `kind`, `expanded` to f32; `metadata` are more keys of the architecture, with __ for a dot."""
+    writer = ModelWriter(path, architecture, kind, expanded)
     writer.biased = biased
     vocabulary = add_tokenizer(writer, tokenizer, pre)
     writer.metadata(metadata)

@@ -6,9 +6,11 @@ import hashlib
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import gguf_models
 import numpy
 import pytest
 from gguf_models import MERGES, Oracle, write_model
@@ -92,6 +94,80 @@ def test_logits_are_those_of_the_arrays(case: str, home: Path, tmp_path: Path) -
     assert_same_logits(home, model, numpy.random.default_rng(1).integers(0, 256, 64), tmp_path)
 
 
+@pytest.mark.parametrize("kind", ["F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"])
+@pytest.mark.parametrize("architecture", ["qwen3", "gpt2", "gpt-oss"])
+def test_weights_as_stored_have_the_bits_of_expanded_ones(architecture: str, kind: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for size in ("HIDDEN", "FEED"):
+        monkeypatch.setattr(gguf_models, size, 256)
+    monkeypatch.setattr(gguf_models, "HEAD_DIM", 64)
+    monkeypatch.setattr(gguf_models, "LAYERS", 2)
+    numpy.save(tmp_path / "ids.npy", numpy.arange(20, dtype="<u4"))
+    logits = []
+    for expanded in (False, True):
+        model = write_model(tmp_path / f"{kind}{expanded}.gguf", architecture, kind, expanded=expanded)
+        logits.append(logits_of(home, model, tmp_path / "ids.npy", tmp_path / "out"))
+        assert numpy.isfinite(logits[-1]).all() and logits[-1].std() > 0.01
+        folder = max((home / ".models").glob("*/model.gguf"), key=lambda path: path.lstat().st_mtime).parent
+        assert (folder / "model.gguf").samefile(model) and (folder / "model.safetensors").stat().st_size < 250_000
+    if architecture == "gpt-oss" and kind.endswith("F16"):  # few rows an expert, whose 16 bits are widened in registers
+        assert numpy.abs(logits[0] - logits[1]).max() < BOUND
+    else:
+        assert (logits[0] == logits[1]).all()
+
+
+def test_a_file_that_moves_is_found_again(home: Path, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "here.gguf", "qwen3", "Q8_0")
+    numpy.save(tmp_path / "ids.npy", numpy.arange(5, dtype="<u4"))
+    before = logits_of(home, model, tmp_path / "ids.npy", tmp_path / "out")
+    there = model.rename(tmp_path / "there.gguf")
+    assert (logits_of(home, there, tmp_path / "ids.npy", tmp_path / "out") == before).all()
+    (link,) = (link for link in (home / ".models").glob("*/model.gguf") if link.resolve() == there)
+    with there.open("ab") as file:
+        file.write(b"more")
+    assert_refused(kvlab(home, "logits", "--model", link.parent, "--text", tmp_path / "ids.npy", "--out", tmp_path / "out"), "has changed since")
+
+
+# Layers, width and the feed-forward part's of all of Llama 3.2 1B, and of two layers of 3.1 8B.
+ONE_B, EIGHT_B = (16, 2048, 8192), (2, 4096, 14336)
+
+
+@pytest.mark.parametrize(("size", "kind"), [(ONE_B, "Q4_0"), (ONE_B, "Q8_0"), (EIGHT_B, "Q4_0"), (EIGHT_B, "Q4_K")])
+def test_weights_take_the_memory_of_the_file(size: tuple[int, int, int], kind: str, home: Path, tmp_path: Path) -> None:
+    """In f32 they would take 5 and 3.8 GB."""
+    layers, dim, feed = size
+    model = tmp_path / "large.gguf"
+    writer = gguf_models.ModelWriter(model, "llama", kind, False)
+    for add, value in ((writer.add_block_count, layers), (writer.add_embedding_length, dim), (writer.add_feed_forward_length, feed), (writer.add_head_count, 32),
+                       (writer.add_head_count_kv, 8), (writer.add_context_length, 8192), (writer.add_layer_norm_rms_eps, 1e-5)):  # fmt: skip
+        add(value)
+    matrices = {"token_embd": (128256, dim)}
+    for layer in range(layers):
+        sizes = {"attn_q": (dim, dim), "attn_k": (dim // 4, dim), "attn_v": (dim // 4, dim), "attn_output": (dim, dim), "ffn_gate": (feed, dim), "ffn_up": (feed, dim), "ffn_down": (dim, feed)}
+        matrices |= {f"blk.{layer}.{name}": size for name, size in sizes.items()}
+        for name in ("attn_norm", "ffn_norm"):
+            writer.vector(f"blk.{layer}.{name}.weight", dim, mean=1.0)
+    writer.vector("output_norm.weight", dim, mean=1.0)
+    block = writer.blocks(kind, 256)
+    for name, (rows, columns) in matrices.items():
+        writer.add_tensor(f"{name}.weight", numpy.tile(block, (rows, columns // 256)), raw_dtype=gguf_models.Type[kind])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    numpy.save(tmp_path / "ids.npy", numpy.arange(4, dtype="<u4"))
+    words = [PROGRAM, "logits", "--model", str(model), "--text", str(tmp_path / "ids.npy"), "--out", str(tmp_path / "out")]
+    before = {path.name for path in (home / ".models").glob("*")}
+    # A process of its own measures, since a child's peak is at least that of its parent, which has written the file.
+    measure = "import os, sys; child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ); _, status, usage = os.wait4(child, 0); print(status, usage.ru_maxrss)"
+    done = subprocess.run([sys.executable, "-c", measure, *words], env={**os.environ, "KVLAB_HOME": str(home), "KVLAB_PYTHON": ""}, capture_output=True, text=True)
+    status, peak = map(int, done.stdout.split()[-2:])
+    assert status == 0, done.stderr
+    stored = model.stat().st_size
+    assert 0.9 * stored < peak * 1024 < stored + (200 << 20)
+    for made in (path for path in (home / ".models").iterdir() if path.name not in before and path.is_dir()):
+        assert sum(file.lstat().st_size for file in made.iterdir()) < 1 << 20
+
+
 def test_a_file_is_converted_once(home: Path, tmp_path: Path) -> None:
     model = write_model(tmp_path / "once.gguf", "qwen3")
     (tmp_path / "text.txt").write_text("the thing and the other")
@@ -156,7 +232,7 @@ def test_a_truncated_file_is_refused(cut: int, home: Path, tmp_path: Path) -> No
     model.write_bytes(model.read_bytes()[:cut])
     before = set((home / ".models").glob("*"))
     for command in (["tables", "--model", model], ["logits", "--model", model, "--text", __file__, "--out", tmp_path / "out"]):
-        assert_refused(kvlab(home, *command), "cut.gguf", "broken, truncated or no GGUF file")
+        assert_refused(kvlab(home, *command), "cut.gguf", "broken, truncated or not a GGUF file")
     assert set((home / ".models").glob("*")) <= before | {home / ".models/sha256", home / ".models/.lock"}
 
 
@@ -215,7 +291,7 @@ def test_files_made_after_public_reports(home: Path, tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_nothing(home: Path, tmp_path: Path) -> None:
-    model = write_model(tmp_path / "large.gguf", "llama", rope__scaling__factor=3.0)
+    model = write_model(tmp_path / "large.gguf", "llama", "MXFP4", rope__scaling__factor=3.0)
     words = ["logits", "--model", str(model), "--text", str(__file__), "--out", str(tmp_path / "out")]
     environment = {**os.environ, "KVLAB_HOME": str(home), "KVLAB_PYTHON": ""}
     before = set((home / ".models").glob("*"))

@@ -225,7 +225,7 @@ def test_texts_are_whole_and_their_bytes_stay(tmp_path: Path, monkeypatch: pytes
     ({"add_bos_token": True, "bos_token": "a"}, "'add_bos_token' is true, and tokenizer.json does the opposite"),
     ({"add_bos_token": False, "bos_token": {"content": "a"}, "chat_template": "x", "split_special_tokens": False}, ""),
     ({"split_special_tokens": True}, "'split_special_tokens' is True, which kvlab does not read"),
-    ([1], "holds no JSON object"),
+    ([1], "is not a JSON object"),
 ])
 def test_what_lies_beside_a_tokenizer_is_used_or_refused(beside: Any, said: str, tmp_path: Path) -> None:
     tokenizer = Tokenizer(models.BPE(vocab={"a": 0, "b": 1}, merges=[]))

@@ -93,7 +93,7 @@ def valid_files(folder: Path) -> list[Path]:
     (folder / "valid").symlink_to(model_files.folder_of(folder / "seed.gguf"))
     options = "--codebooks 1 --from 0 --tokens 512 --window 128".split()
     subprocess.run([PROGRAM, "calibrate", folder / "valid", "--text", folder / "many.npy", *options, "--out", folder / "seed.vq"], check=True)
-    return [*(folder / name for name in READERS), folder / "valid/config.json", folder / "valid/model.safetensors", folder / "seed.vq"]
+    return [*(folder / name for name in READERS), folder / "valid/config.json", folder / "valid/model.gguf.json", folder / "valid/model.safetensors", folder / "seed.vq"]
 
 
 def read(file: Path, folder: Path) -> int:

@@ -4,9 +4,10 @@
 // product's: blocks of pages, in parameters of other names, with 2,400 bytes more a block than paged has.
 #include <gtest/gtest.h>
 
-#include "harness/experiments/batch/fitting_pool.h"
+#include "harness/experiments/batch/padding.h"
 #include "harness/planner/row_allocator.h"
 #include "variants/list.h"
+#include "variants/placement/placement.h"
 
 namespace kv {
 namespace {
@@ -25,27 +26,11 @@ Stage as_paged(const Stage& stage) {
 class SecondPool : public Placement {
  public:
   SecondPool(const Stage& stage, const PlacementContext& context)
-      : inner_(placement::paged.make(as_paged(stage), context)),
+      : Placement(placement::paged, as_paged(stage), context),
         extra_(*context.memory, static_cast<size_t>(stage.integer("pages") * kExtraBytes),
                ByteKind::kMetadata) {}
-  BlockSharing* sharing() override { return inner_->sharing(); }
-  void open(int sequence) override { inner_->open(sequence); }
-  void close(int sequence) override { inner_->close(sequence); }
-  void fork(int from, int to, const std::vector<int64_t>& units) override { inner_->fork(from, to, units); }
-  void reserve(int layer, std::span<const Growth> growths) override { inner_->reserve(layer, growths); }
-  UnitAddress at(int sequence, int layer, int head, int64_t unit) override {
-    return inner_->at(sequence, layer, head, unit);
-  }
-  void trim(int sequence, int layer, int64_t used, int64_t units) override {
-    inner_->trim(sequence, layer, used, units);
-  }
-  void spans(int sequence, int layer, int head, int64_t from, int64_t rows, SpanList& out) override {
-    inner_->spans(sequence, layer, head, from, rows, out);
-  }
-  int64_t moves(int sequence, int layer) const override { return inner_->moves(sequence, layer); }
 
  private:
-  std::unique_ptr<Placement> inner_;
   Block extra_;
 };
 
@@ -58,7 +43,7 @@ const PlacementEntry doubling{
      .source = "",
      .parameters = {Parameter::integer("page", "32", 1, 1024, {}, ""),
                     Parameter::integer("pages", "0", 0, 1 << 30, {}, "")}},
-    {.make = make_placement<SecondPool>,
+    {.segment_rows = [](const Stage& stage) { return stage.integer("page"); },
      .layer_bytes = [](const Stage& stage, const PlacementContext& context,
                        int64_t used) { return paged.layer_bytes(as_paged(stage), context, used); },
      .shared_bytes =
@@ -70,7 +55,8 @@ const PlacementEntry doubling{
            return PoolSettings{.block_rows = stage.integer("page"), .blocks = stage.integer("pages")};
          },
      .set_pool_blocks = [](Stage& stage, int64_t blocks) { stage.values["pages"] = std::to_string(blocks); },
-     .shares_blocks = true}};
+     .make = [](const PlacementTraits&, const Stage& stage, const PlacementContext& context)
+         -> std::unique_ptr<Placement> { return std::make_unique<SecondPool>(stage, context); }}};
 }  // namespace placement
 
 namespace planner {
@@ -135,7 +121,7 @@ TEST(SecondPool, RefusesMoreThanItsBlocksHold) {
 TEST(SecondPool, IsSharedInItsOwnBlocks) {
   RowAllocator rows(geometry(), parse_layer_specs("doubling/f16"), room_of(5'000'000));
   EXPECT_EQ(rows.refuses_sharing(2 * kPage), "");
-  EXPECT_EQ(rows.refuses_sharing(kPage / 2), "blocks of 32 rows do not divide 16");
+  EXPECT_EQ(rows.refuses_sharing(kPage / 2), "blocks of 32 tokens do not divide 16");
 }
 
 TEST(SecondPool, IsRefusedWhereItsSizeIsGiven) {

@@ -13,7 +13,7 @@
 #include <random>
 #include <stdexcept>
 
-#include "harness/planner/request_source.h"
+#include "harness/planner/trace_facts.h"
 
 namespace kv::planner {
 namespace {

@@ -237,6 +237,12 @@ def test_mistakes_are_one_line():
     ("snapkv(budget=40,window=16,kernel=5)", "snapkv", {"budget": 40}),
     ("expected(budget=40,sinks=4)", "expected", {"budget": 40}),
     ("ada(budget=40,window=16,kernel=5,floor=0,step=1)", "ada", {"budget": 40}),
+    ("streaming(budget=40)", "streaming", {"budget": 40}),
+    ("observed(budget=40)", "observed", {"budget": 40}),
+    ("keydiff(budget=40)", "keydiff", {"budget": 40}),
+    ("lagkv(budget=40,lag=16)", "lagkv", {"budget": 40, "lag": 16}),
+    ("cur(budget=40)", "cur", {"budget": 40}),
+    ("chunkkv(budget=40,window=16,chunk=10)", "chunkkv", {"budget": 40}),
 ])  # fmt: skip
 def test_rules_are_those_of_kvlabs_caches(retention, rule, parameters):
     def function(q, k, v):

@@ -13,7 +13,7 @@ import pytest
 try:
     import torch
     import transformers
-    from kvlab.lm_eval import KvlabLM
+    from kvlab.lm_eval import KvlabLM, main
     from lm_eval import simple_evaluate
     from lm_eval.models.huggingface import HFLM
     from lm_eval.tasks import TaskManager
@@ -75,6 +75,18 @@ def test_a_task_has_the_scores_of_transformers_own_attention(tokenizer, tasks):
     assert ours[1] == own[1]
     evicting = samples(KvlabLM(model("kvlab"), tokenizer, "contiguous/f32/ring(window=8,sinks=2)"), tasks)
     assert max(abs(a - b) for a, b in zip(evicting[0], own[0])) > 0.1
+
+
+def test_the_command_prints_a_table_for_each_spec(tokenizer, tasks, tmp_path, capsys):
+    model("kvlab").save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    for task in tasks:
+        (tmp_path / f"{task['task']}.yaml").write_text(json.dumps(task))  # YAML's flow style
+    specs = ["contiguous", "contiguous/f16"]
+    main([str(tmp_path / "model"), *specs, "--tasks", "kvlab_scored,kvlab_written", "--limit", "4", "--include", str(tmp_path)])
+    said = capsys.readouterr().out
+    assert [line for line in said.splitlines() if line in specs] == specs
+    assert said.count("kvlab_scored") == said.count("kvlab_written") == 2 and said.count("exact_match") == 2
 
 
 def test_another_attention_is_refused(tokenizer):

@@ -112,7 +112,7 @@ def test_a_folder_without_results(tmp_path):
 
 def test_a_notebook_shows_the_first_screen():
     shown = kvlab.load(COMMITTED)._repr_html_()
-    assert "<code>doubling f16</code> is fastest: 0.85 of <code>contiguous f32</code>" in shown.replace("\n", " ")
+    assert "<code>doubling f16</code> is fastest: it takes 0.85 times as long as <code>contiguous f32</code>" in shown.replace("\n", " ")
     assert shown.count("<table>") == shown.count("<details") == 6 and shown.count("<details open>") == 1
     assert "<script" not in shown and "quickstart, cells: 42 ok" in shown
 

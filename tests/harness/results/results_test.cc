@@ -1,6 +1,6 @@
 // Tables keep every digit that matters and every row whole, whatever interrupts them.
 #include "harness/experiments/written_columns.h"
-#include "harness/measure/sample_columns.h"
+#include "harness/measure/time_columns.h"
 #include "harness/results/cell_columns.h"
 #include "harness/results/results_folder.h"
 

@@ -76,7 +76,7 @@ TEST(ModelMemory, AWindowedLayerKeepsWhicheverIsLess) {
   constexpr int64_t kRow = 2 * 2 * 64 * 4;
   EXPECT_EQ(predicted(g, "concat/f32/ring(window=64)", 1000), 3 * 64 * kRow);
   EXPECT_EQ(predicted(g, "concat/f32/ring(window=300,sinks=4)", 1000), (304 + 2 * 100) * kRow);
-  // KIVI's groups cannot lose single tokens: refused as soon as the window drops one.
+  // KIVI's raw rows and a group need 191: refused as soon as the window drops a token.
   EXPECT_EQ(tables::ModelMemory(g, parse_spec("contiguous/kivi"), {100, 1}).unsupported(), "");
   EXPECT_NE(tables::ModelMemory(g, parse_spec("contiguous/kivi"), {101, 1}).unsupported(), "");
 }
@@ -87,13 +87,16 @@ TEST(ModelMemory, HybridsCountTheStatesOfTheirLinearLayers) {
   for (const int64_t tokens : {int64_t{1}, int64_t{1000}})
     EXPECT_EQ(predicted("qwen3.5-0.8b", "contiguous", tokens), 18 * kMiB + 6 * 4096 * tokens);
   EXPECT_EQ(predicted("qwen3.5-0.8b", "contiguous", 10, 3), 3 * (18 * kMiB + 6 * 4096 * 10));
-  const tables::ModelMemory cache(config::preset_geometry("qwen3.5-0.8b"), parse_spec("contiguous"),
-                                  {1000, 2});
-  EXPECT_EQ(cache.ledger_bytes(), cache.predicted_bytes());
   EXPECT_EQ(predicted("qwen3-next-80b-a3b", "contiguous/bf16", 1),
             36 * 32 * 128 * 128 * 4 + 12 * 2 * 2 * 256 * 2);
   // Nothing is known here about Mamba's state.
   EXPECT_EQ(predicted("jamba-v0.1", "contiguous/bf16", 1), 4 * 2 * 8 * 128 * 2);
+  config::Geometry g = config::preset_geometry("qwen3.5-0.8b");
+  for (const int64_t state : {18 * kMiB, int64_t{0}}) {
+    const tables::ModelMemory cache(g, parse_spec("contiguous"), {1000, 2});
+    EXPECT_EQ(cache.ledger_bytes(), 2 * (state + 6 * 4096 * 1000));
+    g.linear = {};  // a config that does not say its heads
+  }
 }
 
 // Two of 5 layers read another's cache: tables and the ledger count three.

@@ -1,5 +1,5 @@
 // Every codec keeps the interval that it states; one that is worse does not, nor one that is too good.
-#include "harness/verify/codec_check.h"
+#include "harness/verify/rows.h"
 
 #include "tests/variants/contract.h"
 

@@ -1,5 +1,5 @@
 // Rows of a synthetic context, and those that are recorded behind them.
-#include "harness/workload/context_rows.h"
+#include "harness/workload/recorded_workload.h"
 
 #include <gtest/gtest.h>
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/weights/product.h"
 #include "kernels/math.h"
 #include "tests/normal.h"
 
@@ -106,6 +107,36 @@ TEST_F(MultiplyWeights, GivesTheSameBitsWhateverIsBesideARowAndAVector) {
           multiply_weights(w.data() + r * row_bytes, type, 1, kCols, x.data() + t * kCols, 1, &alone, 1);
           ASSERT_EQ(alone, all[static_cast<size_t>(t * kRows + r)])
               << isa << ", row " << r << ", vector " << t;
+        }
+      }
+    }
+  }
+}
+
+// A chain of multiply-adds in the order of columns, to the bit; rounded twice a link where there is no such instruction.
+TEST_F(MultiplyWeights, ByPackedVectorsAreChainsWhateverIsBeside) {
+  for (const std::string& isa : available_isas()) {
+    force_isa(isa);
+    const bool fused = isa != "scalar" && isa != "sse4";
+    for (const int64_t cols : {1, 7, 64, 301}) {
+      for (const int64_t rows : {1, 5, 12, 31}) {
+        for (const int64_t n : {1, 3, 8, 9, 33, 70}) {
+          const std::vector<float> w = test::gaussian(rows * cols, 3), x = random_vectors(n * cols);
+          const int64_t stride = rows + 2;
+          std::vector<float> packed(static_cast<size_t>(packed_size(n, cols))),
+              y(static_cast<size_t>(n * stride), 77.0f);
+          pack_vectors(x.data(), n, cols, packed.data());
+          multiply_packed(w.data(), rows, cols, packed.data(), n, y.data(), stride);
+          for (int64_t at = 0; at < n * stride; ++at) {
+            const int64_t t = at / stride, r = at % stride;
+            float sum = r < rows ? 0.0f : 77.0f;
+            for (int64_t c = 0; c < (r < rows ? cols : 0); ++c) {
+              const float a = w[static_cast<size_t>(r * cols + c)], b = x[static_cast<size_t>(t * cols + c)];
+              sum = fused ? std::fma(a, b, sum) : a * b + sum;
+            }
+            ASSERT_EQ(y[static_cast<size_t>(at)], sum)
+                << isa << ", " << rows << " x " << cols << ", vector " << t << " of " << n << ", row " << r;
+          }
         }
       }
     }

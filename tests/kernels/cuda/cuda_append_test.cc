@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
-
+#include "harness/gpu_check/problem.h"
+#include "tests/kernels/cuda/simt_gpu.h"
 #include "tests/kernels/paged_head.h"
 
 namespace kv {
@@ -13,56 +13,16 @@ namespace {
 using namespace test;
 using cuda::AppendJob;
 
-// Appends [units * unit_rows, head_dim] f32 rows through the shim.
-void append(PagedHead& head, const std::vector<float>& k, const std::vector<float>& v,
-            const std::vector<int32_t>& slots, unsigned seed) {
-  const AppendJob job{.k = reinterpret_cast<const std::byte*>(k.data()),
-                      .v = reinterpret_cast<const std::byte*>(v.data()),
-                      .pages = head.pages.data(),
-                      .slots = slots.data(),
-                      .first = 0,
-                      .units = static_cast<int32_t>(slots.size())};
-  simt::Machine::run({.grid = {cuda::append_blocks(head.layout, job.units)},
-                      .threads = cuda::kAppendWarps * simt::kWarp,
-                      .seed = seed},
-                     [&] {
-                       cuda::append_rows({head.layout, &job, false});
-                     });
-}
-
-std::vector<int32_t> shuffled_slots(int32_t count) {
-  std::vector<int32_t> slots(static_cast<size_t>(count));
-  std::iota(slots.begin(), slots.end(), 0);
-  std::mt19937 random(5);
-  std::shuffle(slots.begin(), slots.end(), random);
-  return slots;
-}
-
-// Rows [units, unit_rows * head_dim] in the order of their slots.
-std::vector<float> by_slot(const std::vector<float>& rows, const std::vector<int32_t>& slots, size_t unit) {
-  std::vector<float> placed(rows.size());
-  for (size_t u = 0; u < slots.size(); ++u) {
-    std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(u * unit), unit,
-                placed.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(slots[u]) * unit));
-  }
-  return placed;
-}
-
 void check_append(const CodecPair& codec, int head_dim, const Placing& placing, unsigned seed) {
   SCOPED_TRACE(codec.name() + " head_dim " + std::to_string(head_dim) + " pages of " +
                std::to_string(placing.page_units));
   const size_t unit = static_cast<size_t>(codec.unit_rows()) * static_cast<size_t>(head_dim);
   std::vector<float> k;
   for (const Named& rows : adversarial(unit)) k.insert(k.end(), rows.values.begin(), rows.values.end());
-  const auto units = static_cast<int32_t>(k.size() / unit);
   std::vector<float> v = k;  // the same in another order
   std::rotate(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(unit), v.end());
-  const std::vector<int32_t> slots = shuffled_slots(units);
-  PagedHead gpu(codec, head_dim, placing, units * codec.unit_rows()),
-      cpu(codec, head_dim, kContiguous, units * codec.unit_rows());
-  append(gpu, k, v, slots, seed);
-  cpu.fill(by_slot(k, slots, unit), by_slot(v, slots, unit));
-  ASSERT_EQ(difference(gpu, cpu), "");
+  SimtGpu gpu(seed);
+  ASSERT_EQ(gpu_check::append_difference(gpu, codec, head_dim, placing, k, v), "");
 }
 
 TEST(CudaAppend, EveryFormatStoresTheCpusBytes) {
@@ -96,10 +56,9 @@ TEST(CudaAppend, NonFiniteRowsAreMarkedAlike) {
     for (const float bad : {INFINITY, -INFINITY, NAN, -NAN}) {
       std::vector<float> rows = gaussian(static_cast<size_t>(e.group) * 64, 1);
       rows[5] = bad;
-      PagedHead gpu(same(e), 64, kContiguous, e.group), cpu(same(e), 64, kContiguous, e.group);
-      append(gpu, rows, rows, {0}, 1);
-      cpu.fill(rows, rows);
-      ASSERT_EQ(difference(gpu, cpu), "") << encoding_name(e);
+      SimtGpu gpu;
+      ASSERT_EQ(gpu_check::append_difference(gpu, same(e), 64, kContiguous, rows, rows), "")
+          << encoding_name(e);
     }
   }
 }
@@ -111,10 +70,7 @@ TEST(CudaAppend, UnitsFromTheRawTailAreTheCpus) {
   const auto k = gaussian(static_cast<size_t>(rows * head_dim), 1), v = gaussian(k.size(), 2);
   PagedHead tail(same(kF16), head_dim, kContiguous, rows), gpu(codec, head_dim, kTiny, rows),
       cpu(codec, head_dim, kContiguous, rows);
-  append(tail, k, v, shuffled_slots(rows), 1);
-  std::vector<int32_t> in_order(static_cast<size_t>(rows));
-  std::iota(in_order.begin(), in_order.end(), 0);
-  append(tail, k, v, in_order, 2);
+  tail.fill(k, v);
   const AppendJob job{tail.pages[0].k, tail.pages[0].v, gpu.pages.data(), nullptr, 0, 1};
   simt::Machine::run({.grid = {cuda::append_blocks(gpu.layout, 1)}, .threads = 128, .seed = 3}, [&] {
     cuda::append_rows({gpu.layout, &job, true});

@@ -12,7 +12,7 @@ namespace {
 
 using namespace test;
 
-int block_queries(GpuBatch::Find find, const GpuCase& c, int most_shared_bytes = kHopperBytes) {
+int block_queries(cuda::FindInstance find, const GpuCase& c, int most_shared_bytes = kHopperBytes) {
   return find(layout_of(c.codec, c.head_dim, c.placing), c.group * c.n, most_shared_bytes).queries;
 }
 
@@ -39,9 +39,13 @@ TEST(CudaChunk, ABlockReadsOnceWhatItsOwnTokensSee) {
     std::vector<GpuProblem> problems =
         make_problems({{.codec = same(kF16), .group = c.group, .rows = c.n + c.before, .n = c.n}});
     ASSERT_EQ(block_queries(cuda::find_plain, problems.front().shape), c.block);
-    GpuBatch batch(problems, GpuBatch::Path::kFast, false, 4096);
     int64_t bytes = 0;
-    ASSERT_TRUE(batch.decode(cuda::find_plain, {.seed = 1, .copied_bytes = &bytes}));
+    SimtGpu gpu;
+    gpu.settings.copied_bytes = &bytes;
+    GpuBatch batch(gpu, problems, {.item_rows = 4096});
+    ASSERT_TRUE(batch.is_fast());
+    batch.step();
+    gpu.synchronize();
     constexpr int64_t kTileBytes = 16 * 2 * 64 * 2;
     EXPECT_EQ(bytes, c.tiles * kTileBytes) << c.n;
     const int64_t blocks_of_16 = c.group * c.n / 16, all_rows = (c.n + c.before + 15) / 16;
@@ -50,19 +54,23 @@ TEST(CudaChunk, ABlockReadsOnceWhatItsOwnTokensSee) {
   }
 }
 
+double error_of(const GpuCase& shape, int32_t item_rows) {
+  std::vector<GpuProblem> problems = make_problems({shape});
+  SimtGpu gpu;
+  GpuBatch batch(gpu, problems, {.item_rows = item_rows});
+  EXPECT_TRUE(batch.is_fast());
+  batch.step();
+  batch.fetch();
+  return problems.front().relative_error();
+}
+
 // Tensor cores truncate their sums, and the errors add up over rows, so the plan limits an item's rows even if the GPU is busy
 // without splits. The bound is gpu-check's.
 TEST(CudaChunk, TheLongestItemsOfASingleQueryKeepTheErrorThatIsDemanded) {
   constexpr int32_t kRows = 65536;
   for (const CodecPair& codec : {same(kF16), same(token(8, true))}) {
-    const auto error = [&](int32_t item_rows) {
-      std::vector<GpuProblem> problems = make_problems({{.codec = codec, .rows = kRows}});
-      GpuBatch batch(problems, GpuBatch::Path::kFast, false, item_rows);
-      EXPECT_TRUE(codec.k.format == Format::kF16 ? batch.decode(cuda::find_plain, {.seed = 1})
-                                                 : batch.decode(cuda::find_token, {.seed = 1}));
-      return problems.front().relative_error();
-    };
-    const double cut = error(cuda::kMostItemRows), whole = error(kRows);
+    const GpuCase shape{.codec = codec, .rows = kRows};
+    const double cut = error_of(shape, cuda::kMostItemRows), whole = error_of(shape, kRows);
     EXPECT_LT(cut, 5e-6) << codec.name();
     EXPECT_GT(whole, 5e-6) << codec.name() << ": then items need no limit";
     std::printf("%s: error %.2g in items as planned, %.2g in one\n", codec.name().c_str(), cut, whole);
@@ -75,13 +83,8 @@ TEST(CudaChunk, TheLongestItemsKeepTheErrorThatIsDemanded) {
   const auto find = [&](int queries) {
     return cuda::find_token(layout_of(shape.codec, 64, shape.placing), queries, kHopperBytes);
   };
-  const auto error = [&](int32_t item_rows) {
-    std::vector<GpuProblem> problems = make_problems({shape});
-    GpuBatch batch(problems, GpuBatch::Path::kFast, false, item_rows);
-    EXPECT_TRUE(batch.decode(cuda::find_token, {.seed = 1}));
-    return problems.front().relative_error();
-  };
-  const double cut = error(find(64).most_item_rows), as_decode = error(find(1).most_item_rows);
+  const double cut = error_of(shape, find(64).most_item_rows),
+               as_decode = error_of(shape, find(1).most_item_rows);
   EXPECT_LT(cut, 5e-6);
   EXPECT_GT(as_decode, 5e-6) << "then items need no limit of their own";
   std::printf("error %.2g in items as planned, %.2g in those of a step\n", cut, as_decode);

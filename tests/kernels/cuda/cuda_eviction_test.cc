@@ -1,12 +1,10 @@
 // Policies that score by attention, with their state on the GPU (the shim): at every step, and after a fork, snapshot or file,
-// they choose the victims of the CPU's cache.
+// they choose the victims of the CPU's cache. cuda_cache_test has their batches and bytes.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <filesystem>
 
 #include "kernels/cpu/isa.h"
-#include "kernels/cuda/attention/evict.h"
 #include "tests/kernels/cuda/simt_gpu.h"
 #include "tests/variants/contract.h"
 
@@ -16,7 +14,7 @@ namespace {
 using namespace contract;
 
 constexpr CacheShape kShape{
-    .layers = 2, .q_heads = 4, .kv_heads = 2, .head_dim = 64, .max_tokens = 160, .max_sequences = 4};
+    .q_heads = 4, .kv_heads = 2, .head_dim = 64, .max_tokens = 160, .max_sequences = 4};
 
 // Compares with the CPU's plain path, whose sums the GPU repeats; the vector kernels round queries of some codecs.
 struct CudaEviction : testing::Test {
@@ -36,13 +34,12 @@ struct Pair {
     return last_++;
   }
   // Returns the outputs' largest difference.
-  double step(SequenceId id, const Tokens& part, int layer = 0) {
-    return relative_l2(drive(*on_gpu, id, part, {&part.n, 1}, layer),
-                       drive(*on_cpu, id, part, {&part.n, 1}, layer));
+  double step(SequenceId id, const Tokens& part) {
+    return relative_l2(drive(*on_gpu, id, part, {&part.n, 1}), drive(*on_cpu, id, part, {&part.n, 1}));
   }
-  void expect_same_tokens(SequenceId id, int layer = 0) const {
+  void expect_same_tokens(SequenceId id) const {
     for (int head = 0; head < on_cpu->shape().kv_heads; ++head)
-      ASSERT_EQ(on_gpu->kept(id, layer, head), on_cpu->kept(id, layer, head)) << "head " << head;
+      ASSERT_EQ(on_gpu->kept(id, 0, head), on_cpu->kept(id, 0, head)) << "head " << head;
   }
 
   test::SimtGpu gpu;
@@ -124,37 +121,6 @@ TEST_F(CudaEviction, ScoresThatAreNotNumbersGiveTheCpusVictims) {
   }
 }
 
-// A batch: one sequence evicts, one fills its last slots and one is short, in the second layer as well.
-TEST_F(CudaEviction, SequencesOfABatchEvictEachForItself) {
-  for (const char* text : {"paged/f16/h2o(heavy=16,recent=16)", "contiguous/f32/tova(budget=32)"}) {
-    SCOPED_TRACE(text);
-    Pair pair(text);
-    const Tokens all = make_tokens(kShape, 100, 8);
-    std::vector<int64_t> at{70, 3, 31};
-    for (const int64_t length : at) {
-      const SequenceId id = pair.add_sequence();
-      for (const int layer : {0, 1}) pair.step(id, slice(kShape, all, 0, length), layer);
-    }
-    for (int i = 0; i < 4; ++i) {
-      std::vector<Tokens> parts;
-      for (const int64_t first : at) parts.push_back(slice(kShape, all, first + i, 1));
-      for (const int layer : {0, 1}) {
-        for (Cache* cache : {pair.on_cpu.get(), pair.on_gpu.get()}) {
-          std::vector<float> out(parts.front().q.size() * parts.size(), NAN);
-          std::vector<StepInput> inputs;
-          for (size_t s = 0; s < parts.size(); ++s) {
-            inputs.push_back({static_cast<SequenceId>(s), 1, parts[s].q.data(), parts[s].k.data(),
-                              parts[s].v.data(), out.data() + s * parts[s].q.size()});
-          }
-          cache->step(layer, inputs);
-        }
-        for (const SequenceId id : {0, 1, 2}) pair.expect_same_tokens(id, layer);
-        if (HasFatalFailure()) return;
-      }
-    }
-  }
-}
-
 // Scores travel with a fork, a snapshot and a file, bit for bit.
 TEST_F(CudaEviction, WhatWasSetAsideGoesOnExactly) {
   const std::string path = passing_path("cuda_eviction.kv");
@@ -174,63 +140,6 @@ TEST_F(CudaEviction, WhatWasSetAsideGoesOnExactly) {
       EXPECT_EQ(drive(cache, other, rest, std::vector<int64_t>(20, 1)), stayed);
       for (int head = 0; head < kShape.kv_heads; ++head)
         EXPECT_EQ(cache.kept(other, 0, head), cache.kept(id, 0, head));
-    }
-  }
-}
-
-// The GPU holds the scores that the CPU counts as metadata, in the same number of bytes.
-TEST_F(CudaEviction, TheStateIsCountedOnTheGpu) {
-  const std::string text = "contiguous/f16/h2o(heavy=16,recent=16)";
-  Pair pair(text);
-  const SequenceId id = pair.add_sequence();
-  const Tokens all = make_tokens(kShape, 40, 10);
-  for (int layer = 0; layer < kShape.layers; ++layer) pair.step(id, all, layer);
-  const memory::Ledger& gpu = pair.gpu_ledger;
-  EXPECT_EQ(gpu.metadata().current_bytes, pair.cpu_ledger.metadata().current_bytes);
-  EXPECT_GE(gpu.device().current_bytes, gpu.payload().current_bytes + gpu.metadata().current_bytes);
-  const int64_t lengths[] = {40};
-  EXPECT_EQ(gpu.payload().current_bytes + gpu.metadata().current_bytes,
-            predicted_bytes(parse_spec(text), kShape, lengths));
-}
-
-int32_t choose(const cuda::EvictParams& params, unsigned seed) {
-  simt::Machine::run({.grid = {1},
-                      .threads = cuda::kEvictWarps * simt::kWarp,
-                      .shared_bytes = cuda::kEvictSharedBytes,
-                      .seed = seed},
-                     [&] { cuda::choose_slot(params); });
-  return *params.slot;
-}
-
-TEST(CudaChoice, TakesNewSlotsAndThenTheLightestOfTheOld) {
-  constexpr int32_t kBudget = 300, kRecent = 20;
-  std::mt19937 random(1);
-  for (unsigned seed = 0; seed < 4; ++seed) {
-    const bool newest_query = seed % 2 == 1;
-    std::vector<int32_t> token(kBudget, -1);
-    std::vector<float> score(kBudget, NAN);
-    const cuda::ScoredSlots head{token.data(), score.data()};
-    int32_t slot = -1;
-    for (int32_t count = 0; count < kBudget + 40; ++count) {
-      int32_t want = count;
-      if (count >= kBudget) {
-        want = -1;
-        for (int32_t s = 0; s < kBudget; ++s) {
-          if (token[s] > count - kRecent) continue;
-          const bool smaller =
-              want < 0 || score[s] < score[want] || (std::isnan(score[want]) && !std::isnan(score[s]));
-          if (smaller) want = s;
-        }
-      }
-      ASSERT_EQ(choose({&head, &slot, kBudget, kRecent, count, newest_query}, seed), want) << count;
-      ASSERT_EQ(token[want], count);
-      ASSERT_EQ(score[want], 0.0f);
-      if (newest_query && count >= kBudget) {
-        ASSERT_EQ(score, std::vector<float>(kBudget, 0.0f));
-      }
-      for (int32_t s = 0; s < std::min(count + 1, kBudget); ++s) {
-        score[s] += random() % 64 == 0 ? NAN : static_cast<float>(random() % 4);  // many ties
-      }
     }
   }
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <typeinfo>
 
-#include "harness/gpu_check/scene.h"
+#include "harness/gpu_check/codecs.h"
 #include "kernels/cuda/attention/dispatch.h"
 
 namespace kv::cuda {
@@ -27,7 +27,7 @@ std::string name_of() {
 template <class K, class V>
 const char* codec() {
   for (const gpu_check::CodecChoice& c : gpu_check::codecs()) {
-    if (K::stores(c.k) && V::stores(c.v)) return c.name.c_str();
+    if (K::stores(c.codec.k) && V::stores(c.codec.v)) return c.name.c_str();
   }
   return "unknown";
 }

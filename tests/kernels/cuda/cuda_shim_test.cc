@@ -1,16 +1,18 @@
 // Tests of the shim: each barrier, wait and shuffle of the kernels is left out once, and a test must notice each time. It also
-// tests the wrappers' definitions, with which `kvlab gpu-check` compares a GPU.
+// runs the checks of wrappers that `kvlab gpu-check` runs on a GPU.
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <functional>
 
+#include "harness/gpu_check/wrappers.h"
 #include "kernels/cuda/attention/evict.h"
 #include "kernels/cuda/attention/read_back.h"
 #include "kernels/cuda/attention/words.h"
 #include "kernels/cuda/encode/append.h"
 #include "kernels/cuda/refuse.h"
 #include "tests/kernels/cuda/cuda_attention.h"
+#include "tests/kernels/cuda/simt_gpu.h"
 #include "variants/core/rope.h"
 
 namespace kv {
@@ -67,12 +69,16 @@ void fill_unequally(GpuProblem& p) {
   p.encoded.fill(k, v);
 }
 
-Experiment decodes(GpuBatch::Find find, const GpuCase& shape) {
+Experiment decodes(const GpuCase& shape, AttentionPlan::Cut cut = AttentionPlan::Cut::kEven) {
   return [=](const Launch& how) {
     std::vector<GpuProblem> problems = make_problems({shape});
     fill_unequally(problems.front());
-    GpuBatch batch(problems, GpuBatch::Path::kFast);
-    batch.decode(find, how);
+    SimtGpu gpu;
+    gpu.settings = how;
+    const bool plain = cut == AttentionPlan::Cut::kPlain;
+    GpuBatch batch(gpu, problems, {.cut = cut, .item_rows = plain ? kSimpleRows : kFastRows});
+    batch.step();
+    batch.fetch();
     return problems.front().relative_error() < 1e-4;  // scores are large
   };
 }
@@ -91,8 +97,8 @@ TEST(Shim, NoticesEveryLossInDecode) {
   const std::vector<std::string> expected = {"before one of them counts the block",
                                              "lanes read bytes that others copied",
                                              "the next copies overwrite the tile"};
-  expect_lines(unnoticed(decodes(cuda::find_kivi, coded)), expected);
-  expect_lines(unnoticed(decodes(cuda::find_plain, long_rows)), expected);
+  expect_lines(unnoticed(decodes(coded)), expected);
+  expect_lines(unnoticed(decodes(long_rows)), expected);
 }
 
 // The same barriers go unnoticed here, and those around scales that a warp clears.
@@ -101,18 +107,12 @@ TEST(Shim, NoticesEveryLossInChunks) {
   const GpuCase long_rows{.codec = same(kF16), .head_dim = 256, .rows = 400, .n = 32};
   const std::string counts = "before one of them counts the block",
                     clears = "lanes clear bytes that others copied", cleared = "other lanes' scales";
-  expect_lines(unnoticed(decodes(cuda::find_kivi, coded)), {counts, clears, cleared});
-  expect_lines(unnoticed(decodes(cuda::find_plain, long_rows)), {counts});
+  expect_lines(unnoticed(decodes(coded)), {counts, clears, cleared});
+  expect_lines(unnoticed(decodes(long_rows)), {counts});
 }
 
 TEST(Shim, NoticesEveryLossInThePlainKernelAndTheMerge) {
-  EXPECT_TRUE(unnoticed([](const Launch& how) {
-                std::vector<GpuProblem> problems = make_problems({{.codec = same(kF16), .rows = 70}});
-                GpuBatch batch(problems);
-                batch.attend_simple(how);
-                batch.merge(1);
-                return problems.front().relative_error() < 3e-6;
-              }).empty());
+  EXPECT_TRUE(unnoticed(decodes({.codec = same(kF16), .rows = 70}, AttentionPlan::Cut::kPlain)).empty());
 }
 
 TEST(Shim, NoticesEveryLossInAppend) {
@@ -121,15 +121,9 @@ TEST(Shim, NoticesEveryLossInAppend) {
       auto rows = gaussian(16 * 64, 1);
       for (float& x : rows) x += 5.0f;
       rows[3 * 64 + 9] = INFINITY;
-      PagedHead gpu(same(e), 64, kContiguous, 16), cpu(same(e), 64, kContiguous, 16);
-      const auto* from = reinterpret_cast<const std::byte*>(rows.data());
-      const cuda::AppendJob job{from, from, gpu.pages.data(), nullptr, 0, 16};
-      Launch launch = how;
-      launch.grid = {cuda::append_blocks(gpu.layout, 16)};
-      launch.threads = cuda::kAppendWarps * simt::kWarp;
-      Machine::run(launch, [&] { cuda::append_rows({gpu.layout, &job, false}); });
-      cpu.fill(rows, rows);
-      return difference(gpu, cpu).empty();
+      SimtGpu gpu;
+      gpu.settings = how;
+      return gpu_check::append_difference(gpu, same(e), 64, kContiguous, rows, rows).empty();
     });
     EXPECT_TRUE(lost.empty()) << encoding_name(e) << testing::PrintToString(lost);
   }
@@ -252,39 +246,22 @@ TEST(Refuse, GridsEndAt65535) {
 
 // ---- the wrappers ----
 
-// The definition in simt/device.h, with operands assembled by hand: whole numbers times `of_a` and `of_b`.
-template <class Multiply, class Narrow>
-void expect_product(Multiply multiply, Narrow narrow, float of_a = 1.0f, float of_b = 1.0f) {
-  std::vector<float> a(16 * 16), b(16 * 8), c(16 * 8, 1.0f);
-  std::mt19937 random(1);
-  for (float& x : a) x = of_a * static_cast<float>(static_cast<int>(random() % 17) - 8);
-  for (float& x : b) x = of_b * static_cast<float>(static_cast<int>(random() % 17) - 8);
-  const auto pair = [&](float low, float high) { return narrow(low) | uint32_t{narrow(high)} << 16; };
-  Machine::run({.threads = 32, .seed = 1}, [&] {
-    const size_t g = static_cast<size_t>(simt::lane()) / 4, t = static_cast<size_t>(simt::lane()) % 4;
-    uint32_t x[4], y[2];
-    for (size_t i = 0; i < 4; ++i) {
-      const size_t at = (g + i % 2 * 8) * 16 + 2 * t + i / 2 * 8;
-      x[i] = pair(a[at], a[at + 1]);
-    }
-    for (size_t i = 0; i < 2; ++i) y[i] = pair(b[(2 * t + 8 * i) * 8 + g], b[(2 * t + 8 * i + 1) * 8 + g]);
-    float sum[4] = {1.0f, 1.0f, 1.0f, 1.0f};
-    multiply(x, y, sum);
-    for (size_t i = 0; i < 4; ++i) c[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = sum[i];
-  });
-  for (size_t row = 0; row < 16; ++row) {
-    for (size_t column = 0; column < 8; ++column) {
-      float want = 1.0f;
-      for (size_t k = 0; k < 16; ++k) want += a[row * 16 + k] * b[k * 8 + column];
-      EXPECT_EQ(c[row * 8 + column], want) << row << " " << column;
-    }
+struct ShimMachine {
+  SimtGpu& gpu() { return shim; }
+  template <class Kernel, class... In>
+  void launch(gpu_check::Grid grid, Kernel kernel, In... in) {
+    Machine::run(
+        {.grid = {grid.blocks}, .threads = grid.threads, .shared_bytes = grid.shared_bytes, .seed = 1},
+        [=] { kernel(static_cast<uint32_t>(simt::block_x() * simt::threads() + simt::thread()), in...); });
   }
-}
+  SimtGpu shim;
+};
 
-TEST(Simt, TilesMultiplyAsMatricesDo) {
-  expect_product(simt::multiply_half_tiles, f32_to_f16);
-  expect_product(simt::multiply_half_tiles, f32_to_f16, 0x1p11f, 0x1p-24f);  // subnormal, as codes of K are
-  expect_product(simt::multiply_bfloat_tiles, f32_to_bf16);
+// A GPU does the same, as gpu-check shows there.
+TEST(Simt, EveryWrapperDoesWhatItsCommentSays) {
+  ShimMachine machine;
+  gpu_check::Wrappers<ShimMachine> wrappers(machine);
+  for (const auto& check : wrappers.checks()) EXPECT_TRUE(wrappers.passes(check)) << check.name;
 }
 
 // Each term loses the bits below the last bit kept, and the sum is truncated, not rounded.
@@ -305,46 +282,6 @@ TEST(Simt, TensorCoresCutOffAsMeasured) {
   EXPECT_TRUE(std::isnan(sum(NAN, 1.0f, 0.0f)));
 }
 
-TEST(Simt, MatricesLoadByRowsOrTransposed) {
-  alignas(16) uint16_t half[32][8];
-  for (int i = 0; i < 32 * 8; ++i) half[i / 8][i % 8] = static_cast<uint16_t>(257 * i + 3);
-  uint32_t words[2][32][4];
-  Machine::run({.threads = 32, .seed = 1}, [&] {
-    const int lane = simt::lane();
-    const auto* own_row = reinterpret_cast<const std::byte*>(half[31 - lane]);
-    simt::load_matrices<false>(own_row, words[0][lane]);
-    simt::load_matrices<true>(own_row, words[1][lane]);
-  });
-  const auto at = [&](int matrix, int row, int column) {
-    return uint32_t{half[31 - (8 * matrix + row)][column]};
-  };
-  for (int lane = 0; lane < 32; ++lane) {
-    const int g = lane / 4, t = lane % 4;
-    for (int m = 0; m < 4; ++m) {
-      EXPECT_EQ(words[0][lane][m], at(m, g, 2 * t) | at(m, g, 2 * t + 1) << 16);
-      EXPECT_EQ(words[1][lane][m], at(m, 2 * t, g) | at(m, 2 * t + 1, g) << 16);
-    }
-  }
-}
-
-TEST(Simt, AWarpVotesForItself) {
-  uint32_t largest[64], votes = 0, ones = 0;
-  float4 four[64];
-  alignas(16) const float numbers[] = {1.0f, 2.0f, 3.0f, 4.0f};
-  Machine::run({.threads = 64, .seed = 1}, [&] {
-    const auto i = static_cast<uint32_t>(simt::thread());
-    largest[i] = simt::largest_of_warp(i == 0 || i == 63 ? 0x80000001u : i);
-    votes += simt::any(i == 31);
-    ones += simt::read_fresh(numbers) == 1.0f;
-    four[i] = simt::read_fresh4(numbers);
-  });
-  for (const uint32_t one : largest) EXPECT_EQ(one, 0x80000001u);
-  for (const float4& one : four)
-    EXPECT_TRUE(one.x == 1.0f && one.y == 2.0f && one.z == 3.0f && one.w == 4.0f);
-  EXPECT_EQ(votes, 32u);  // of the first warp alone
-  EXPECT_EQ(ones, 64u);
-}
-
 // The form for GPUs that do not convert FP8: 256 times too small, which the scale takes back. NaN is no row's code.
 TEST(Simt, Fp8IsShiftedIntoBinary16) {
   for (uint32_t code = 0; code < 256; ++code) {
@@ -360,10 +297,6 @@ TEST(Simt, Fp8IsShiftedIntoBinary16) {
   }
   const float scale[] = {0x1p119f};  // the largest that a row has
   EXPECT_EQ(cuda::E4m3::scale(reinterpret_cast<const std::byte*>(scale), 0, false).scale, 0x1p127f);
-}
-
-TEST(Simt, BytesArePickedByNibbles) {
-  EXPECT_EQ(simt::permute_bytes(0x33221100u, 0x77665544u, 0x7520u), 0x77552200u);
 }
 
 }  // namespace

@@ -42,15 +42,17 @@ class ShimBackend : public Backend {
       one.encoded.fill({p.k.begin(), p.k.begin() + cut}, {p.v.begin(), p.v.begin() + cut});
       one.tail.fill({p.k.begin() + cut, p.k.end()}, {p.v.begin() + cut, p.v.end()});
     }
-    const auto seed = static_cast<unsigned>(way.turn);
-    GpuBatch batch(on_gpu, c.shared_kib ? GpuBatch::Path::kFast : GpuBatch::Path::kSimple, c.scored,
-                   c.item_rows);
-    const bool fast = c.shared_kib > 0, merges = fast && !way.parts;
-    if (!fast) batch.attend_simple({.seed = seed});
-    EXPECT_TRUE(!fast || batch.decode(cuda::find_instance, {.seed = seed}, merges, c.shared_kib << 10));
-    if (!merges) batch.merge(seed + 1);
+    const bool fast = c.shared_kib > 0;
+    SimtGpu gpu(static_cast<unsigned>(way.turn));
+    if (fast) gpu.most_shared_bytes = c.shared_kib << 10;
+    GpuBatch batch(gpu, on_gpu,
+                   {.cut = fast ? AttentionPlan::Cut::kEven : AttentionPlan::Cut::kPlain,
+                    .item_rows = fast ? c.item_rows : kSimpleRows,
+                    .scored = c.scored != 0});
+    EXPECT_EQ(batch.is_fast(), fast);
+    batch.step(!way.parts);
+    batch.fetch();
     EXPECT_TRUE(batch.counters_are_zero());
-    if (c.scored) batch.add_attention_weights(seed + 2);
     std::vector<Output> outputs;
     for (const GpuProblem& p : on_gpu) {
       outputs.push_back({p.out, p.weights});

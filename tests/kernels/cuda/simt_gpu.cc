@@ -11,8 +11,6 @@ namespace {
 
 int blocks(int queries, int of) { return (queries + of - 1) / of; }
 
-constexpr int kSharedBytes = 227 << 10;  // an H100's
-
 }  // namespace
 
 void SimtGpu::append(const cuda::AppendParams& params, int jobs, int most_units) {
@@ -29,7 +27,7 @@ void SimtGpu::attend_simple(const cuda::AttendParams& params, int problems, int 
          [=] { cuda::attend_simple(params); });
 }
 cuda::Instance SimtGpu::decode_instance(const cuda::Layout& layout, int queries) const {
-  return cuda::find_instance(layout, queries, kSharedBytes);
+  return cuda::find_instance(layout, queries, most_shared_bytes);
 }
 void SimtGpu::decode(const cuda::DecodeParams& params, int items) {
   const cuda::Instance found = decode_instance(params.layout, params.merge.most_queries);

@@ -24,6 +24,8 @@ class SimtGpu : public cuda::Gpu {
   int64_t waits = 0;
   bool host_waits = true;
   int64_t failing_copy = -1;  // the n-th copy ahead throws
+  simt::Launch settings{};    // of every launch, besides its size; a seed of 0 changes from launch to launch
+  int most_shared_bytes = 227 << 10;  // an H100's
 
   cuda::GpuInfo info() const override {
     return {.name = "shim", .multiprocessors = 8, .l2_bytes = 1 << 12, .free_bytes = size_t{1} << 32};
@@ -134,10 +136,12 @@ class SimtGpu : public cuda::Gpu {
 
   void launch(simt::Dim grid, int warps, size_t shared_bytes, const std::function<void()>& kernel) {
     ++launches_;
-    give(Queue::kMain, [=, seed = seed_++] {
-      simt::Machine::run(
-          {.grid = grid, .threads = warps * simt::kWarp, .shared_bytes = shared_bytes, .seed = seed}, kernel);
-    });
+    simt::Launch how = settings;
+    how.grid = grid;
+    how.threads = warps * simt::kWarp;
+    how.shared_bytes = shared_bytes;
+    if (how.seed == 0) how.seed = seed_++;
+    give(Queue::kMain, [=] { simt::Machine::run(how, kernel); });
   }
 
   unsigned seed_;

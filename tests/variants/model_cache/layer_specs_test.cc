@@ -145,8 +145,7 @@ TEST(LayerSpecs, BitsPerValueAreTheUnitsOfAllLayers) {
   EXPECT_EQ(bits("contiguous/kivi(bits=2)"), 3.0);  // a scale and a zero point of 16 bits for 32 codes
   EXPECT_EQ(bits("contiguous + 1:contiguous/f16"), 24.0);
   EXPECT_EQ(bits("contiguous + 1:contiguous/f16/ring(window=250)"), (1000 * 32.0 + 250 * 16.0) / 1250);
-  EXPECT_EQ(bits("tiered(hot=100,warm=0,disk_codec=q4_0)/f16"),
-            (488 * 16.0 + 512 * 4.5) / 1000);  // a chunk of 512 rows
+  EXPECT_EQ(bits("tiered(hot=100,warm=0)/q4_0"), 4.5);
 }
 
 TEST(LayerSpecs, OneMeaningHasOneForm) {

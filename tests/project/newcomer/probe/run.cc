@@ -5,8 +5,8 @@
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
 #include "harness/experiments/probe/columns.h"
+#include "harness/experiments/trial.h"
 #include "harness/experiments/written_columns.h"
-#include "harness/measure/cell.h"
 
 namespace kv::experiments {
 namespace {
@@ -17,36 +17,31 @@ void plan_probe(measure::SweepPoint& point) {
             [&](const measure::PlannedCell& cell) { return 3 * measure::held_bytes(point, cell.spec); });
 }
 
-void step_tail(measure::Cell& cell, const measure::SweepPoint& point) {
-  const int64_t end = point.seq_len, first = end - *point.axes[kTailTokens];
-  cell.workload = point.source->workload(cell.spec, end);
-  measure::open_cache(cell, point, 1);
-  cell.ids.push_back(cell.cache->add_sequence());
-  workload::prefill(*cell.cache, *cell.workload, cell.ids, 0, first);
-  cell.prompt = first;
-  cell.ledger->reset_peaks();
-  workload::TokenFeed feed(*cell.workload, 1);
-  feed.load(first, end - first);
-  for (int64_t token = first; token < end; ++token) cell.step(feed, token, cell.ids, true);
-  cell.account(std::vector<int64_t>{end});
-  cell.judge(cell.errors(feed, end), 1);
-  const CacheShape& s = cell.cache->shape();
-  const float* out = feed.out(0, 0);
-  const float square = std::inner_product(out, out + s.q_heads * s.head_dim, out, 0.0F);
-  cell.result[kProbeNorm] = std::sqrt(square);
-}
+class ProbeTrial : public Trial {
+ public:
+  using Trial::Trial;
 
-std::vector<results::Row> run_probe(const measure::SweepPoint& point, const measure::RunControl& control,
-                                    results::ResultsFolder&) {
-  std::vector<results::Row> rows;
-  for (const measure::PlannedCell& planned : point.cells) {
-    if (control.stop()) return {};
-    const auto cell = measure::make_cell(point, planned);
-    if (measure::runs(*cell)) step_tail(*cell, point);
-    rows.push_back(cell->result);
+ private:
+  How how() const override { return How::kAlone; }
+  void prepare(measure::Cell& cell) override {
+    const int64_t end = point().seq_len, first = end - *point().axes[kTailTokens];
+    cell.workload = point().source->workload(cell.spec, end);
+    measure::open_cache(cell, point(), 1);
+    cell.ids.push_back(cell.cache->add_sequence());
+    workload::prefill(*cell.cache, *cell.workload, cell.ids, 0, first);
+    cell.prompt = first;
+    cell.ledger->reset_peaks();
+    workload::TokenFeed feed(*cell.workload, 1);
+    feed.load(first, end - first);
+    for (int64_t token = first; token < end; ++token) cell.step(feed, token, cell.ids, true);
+    cell.account(std::vector<int64_t>{end});
+    cell.judge(cell.errors(feed, end), 1);
+    const CacheShape& s = cell.cache->shape();
+    const float* out = feed.out(0, 0);
+    const float square = std::inner_product(out, out + s.q_heads * s.head_dim, out, 0.0F);
+    cell.result[kProbeNorm] = std::sqrt(square);
   }
-  return rows;
-}
+};
 
 constexpr const config::AnyAxis* kProbeAxes[] = {&config::kBatch, &config::kSeqLen, &kTailAxis};
 constexpr std::array kOwnOfProbe{ColumnGroup{kProbeColumns}};
@@ -61,6 +56,6 @@ constinit const Experiment kProbe{
     .columns = kProbeGroups,
     .table = kProbeTable,
     .plan = plan_probe,
-    .run = run_probe};
+    .run = measured<ProbeTrial>};
 
 }  // namespace kv::experiments
