@@ -93,6 +93,12 @@ def test_a_step_that_fails_is_named_and_fails_the_whole(tmp_path):
     assert any(line.startswith("== three: ") for line in said)
 
 
+def test_what_would_begin_late_is_left_out_and_named(tmp_path):
+    script = "deadline=1; step one true; SECONDS=60; step two false; finish 2>&1; echo status $?"
+    said = sh(tmp_path, script)
+    assert said[0] == "== one" and said[-2:] == ["LEFT OUT, since 1 minutes had passed: two", "status 0"]
+
+
 def test_every_parser_has_its_folders(tmp_path):
     for path in (PROJECT / "tests/fuzz").glob("*_fuzz.cc"):
         folders = sh(tmp_path, f"folders_of_parser {path.name.removesuffix('_fuzz.cc')}")[0].split()
