@@ -5,7 +5,7 @@ import shutil
 import sys
 
 import pytest
-from program import ENV, HOME, assert_refused, change_json, kvlab, succeeded, table
+from program import ENV, HOME, assert_refused, change_environment, kvlab, succeeded, table
 
 
 def dry_run(config, *args, **options):
@@ -47,7 +47,7 @@ def test_it_lists_the_cells_that_the_run_has(config, results, home, tmp_path):
 def test_an_earlier_run_is_the_clock(config, results, home, settings, share, scaled):
     folder, env = home
     run = shutil.copytree(results, folder / "results" / "here" / "run")
-    change_json(run / "env.json", lambda env: env.update(started="2026-01-01T00:00:00Z", finished="2026-01-01T01:10:00Z"))
+    change_environment(run, started="2026-01-01T00:00:00Z", finished="2026-01-01T01:10:00Z")
     plan = dry_run(config, settings, env=env)
     assert plan["estimated_from"].startswith("results/here/run took 70.0 min")
     assert ("scaled" in plan["estimated_from"]) == scaled

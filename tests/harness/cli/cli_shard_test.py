@@ -5,7 +5,7 @@ import re
 import shutil
 
 import pytest
-from program import assert_refused, cells_by_key, change_json, change_row, kvlab, no_file_beyond, run, succeeded, table, write_table
+from program import assert_refused, cells_by_key, change_environment, change_row, kvlab, no_file_beyond, run, succeeded, table, write_table
 
 SHARDS = 3
 @pytest.fixture(scope="module")
@@ -23,10 +23,6 @@ def copies(shards, tmp_path):
 
 def merge(folders, out, *args, **options):
     return kvlab("merge", *folders, "--out", out, "--no-plots", *args, **options)
-
-
-def change_environment(folder, **changes):
-    change_json(folder / "env.json", lambda env: env.update(changes))
 
 
 def as_of_another_host(folder, host):
@@ -73,20 +69,18 @@ def test_torn_files_are_refused(copies, tmp_path, name):
         assert_refused(merge(copies, tmp_path / "out"), "steps, but", out=tmp_path / "out")
 
 
-def test_unfinished_folders_are_refused(copies, tmp_path):
-    change_environment(copies[0], finished="")
-    assert_refused(merge(copies, tmp_path / "out"), str(copies[0]), "not finished", "--resume")
-
-
-def test_another_config_is_refused(copies, tmp_path):
-    (copies[1] / "config.toml").write_text((copies[1] / "config.toml").read_text() + "\nseed = 2\n")
-    assert_refused(merge(copies, tmp_path / "out"), str(copies[1]), "different configs")
-
-
-@pytest.mark.parametrize("section, name, value", [("kvlab", "git_commit", "0" * 40), ("kvlab", "binary", "0" * 16), (None, "compiler", "other")])
-def test_another_binary_is_refused(copies, tmp_path, section, name, value):
-    change_json(copies[1] / "env.json", lambda env: (env[section] if section else env).update({name: value}))
-    assert_refused(merge(copies, tmp_path / "out"), str(copies[1]), "two binaries", value)
+@pytest.mark.parametrize("change, said", [
+    (lambda folder: change_environment(folder, finished=""), ["not finished", "--resume"]),
+    (lambda folder: (folder / "config.toml").write_text((folder / "config.toml").read_text() + "\nseed = 2\n"), ["different configs"]),
+    (lambda folder: change_environment(folder, "kvlab", git_commit="0" * 40), ["two binaries", "0" * 40]),
+    (lambda folder: change_environment(folder, "kvlab", binary="0" * 16), ["two binaries", "0" * 16]),
+    (lambda folder: change_environment(folder, compiler="other"), ["two binaries", "other"]),
+    (lambda folder: (folder / "env.json").write_text('{"started": "x",\n oops}'), ["env.json: line 2, column 2: not JSON"]),
+    (lambda folder: (folder / "notes.csv").touch(), ["notes.csv", "lose"]),  # a table that nobody knows
+])
+def test_a_shard_that_does_not_fit_the_others_is_refused(copies, tmp_path, change, said):
+    change(copies[1])
+    assert_refused(merge(copies, tmp_path / "out"), str(copies[1]), *said, out=tmp_path / "out")
 
 
 def test_duplicates_that_disagree_are_refused_and_copies_are_not(copies, tmp_path):
@@ -113,8 +107,7 @@ def test_hosts_keep_their_times_and_must_agree_on_the_rest(copies, copy, tmp_pat
     assert len(json.loads((tmp_path / "differs" / "env.json").read_text())["findings"]) == 1
 
 
-def test_merge_refuses_what_is_no_run(tmp_path, shards):
-    assert_refused(merge([tmp_path], tmp_path / "out"), "not a results folder")
+def test_a_merge_does_not_replace_a_run(shards):
     assert_refused(merge(shards, shards[0]), "already holds results")
 
 
@@ -147,11 +140,6 @@ def test_a_run_of_several_machines_is_not_resumed(config, copies, copy, tmp_path
     assert (tmp_path / "again" / "samples.csv").read_text() == (tmp_path / "out" / "samples.csv").read_text()
 
 
-def test_a_table_that_nobody_knows_is_not_lost(copies, tmp_path):
-    (copies[0] / "notes.csv").touch()
-    assert_refused(merge(copies, tmp_path / "out"), "notes.csv", "lose", out=tmp_path / "out")
-
-
 @pytest.mark.parametrize("changes", [{"started": 5, "finished": 5}, {"kvlab": "x", "cpu": [1]}, {"hosts": 3, "shard": [], "host": {}, "config": 1}])
 def test_wrong_types_in_an_environment_are_no_crash(config, copies, tmp_path, changes):
     for folder in copies:
@@ -159,8 +147,3 @@ def test_wrong_types_in_an_environment_are_no_crash(config, copies, tmp_path, ch
     for done in (merge(copies, tmp_path / "out"), run(config, copies[0], "--resume", "--shard", "1/3"), kvlab("check-results", copies[0])):
         assert done.returncode in (0, 1, 2), done.stderr
         assert "exception" not in done.stderr and "internal error" not in done.stderr and done.stderr.count("\n") <= 1, done.stderr
-
-
-def test_an_environment_that_does_not_parse_has_a_line_and_a_column(copies, tmp_path):
-    (copies[1] / "env.json").write_text('{"started": "x",\n oops}')
-    assert_refused(merge(copies, tmp_path / "out"), "env.json: line 2, column 2: not JSON", out=tmp_path / "out")

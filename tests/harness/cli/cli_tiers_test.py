@@ -4,33 +4,17 @@ import os
 import time
 
 import pytest
-from program import by_variant, kvlab, no_file_beyond, results_of, run, start, succeeded, table
+from program import CONFIG, by_variant, kvlab, no_file_beyond, results_of, run, start, succeeded, table
 
 HEADS, DIM, TOKENS, HOT, WARM, CHUNK = 2, 32, 3000, 500, 900, 512
-CONFIG = f"""
-experiment = ["decode", "growth"]
-threads = 1
-[model]
-q_heads = 4
-kv_heads = {HEADS}
-head_dim = {DIM}
-[sweep]
-variants = ["contiguous/f16", "tiered(hot={HOT},warm={WARM},io={{buffered,direct}})/{{f32,q8_0}}",
-  "tiered(hot={HOT},warm={WARM},link_gbps=0.5)"]
-seq_len = [{TOKENS}]
-[growth]
-seq_len = [2000]
-attend = false
-[measure]
-repetitions = 5
-retries = 0
-steps = 4
-cold_steps = 2
-"""
+TIERED = {
+    "model.kv_heads": HEADS, "model.head_dim": DIM, "sweep.seq_len": TOKENS, "growth.seq_len": 2000, "growth.attend": False, "measure.cold_steps": 2,
+    "sweep.variants": ["contiguous/f16", f"tiered(hot={HOT},warm={WARM},io={{buffered,direct}})/{{f32,q8_0}}",
+                       f"tiered(hot={HOT},warm={WARM},link_gbps=0.5)"],
+}  # fmt: skip
 ROW_BYTES = {"f32": 2 * DIM * 4, "q8_0": 2 * DIM // 32 * 34, "q4_0": 2 * DIM // 32 * 18}  # K and V of one head
 
-
-folder = results_of(CONFIG)
+folder = results_of(CONFIG, TIERED)
 
 
 def tiered_rows(folder, experiment):

@@ -4,33 +4,19 @@ all appends."""
 import shutil
 
 import pytest
-from program import REPETITIONS, by_variant, kvlab, run, succeeded, table
+from program import by_variant, kvlab, run, succeeded, table
 
 TOKENS = 640  # more than Gemma 3's window, and no power of two
 F32 = 4
 
 
 @pytest.fixture(scope="module", params=["llama-3-8b", "gemma-3-1b"])
-def measured(request, tmp_path_factory):
+def measured(request, config, tmp_path_factory):
     """A folder that measures one layer of a preset, and what the program printed."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    config = folder.parent / "one-layer.toml"
-    config.write_text(f"""
-experiment = ["decode", "growth"]
-threads = 1
-[model]
-preset = "{request.param}"
-[sweep]
-variants = ["contiguous", "doubling", "concat"]
-seq_len = [{TOKENS}]
-[measure]
-repetitions = {REPETITIONS}
-retries = 0
-steps = 2
-cold_steps = 0
-attend = false
-""")
-    return request.param, folder, succeeded(run(config, folder)).stdout
+    one_layer = {"model": f'{{preset="{request.param}"}}', "measure.attend": False, "measure.steps": 2,
+                 "sweep.variants": ["contiguous", "doubling", "concat"], "sweep.seq_len": TOKENS}  # fmt: skip
+    return request.param, folder, succeeded(run(config, folder, one_layer)).stdout
 
 
 def of(folder, experiment):

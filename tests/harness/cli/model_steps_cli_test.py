@@ -34,15 +34,9 @@ def random_config(geometry):
     path.write_text(f"""
 experiment = "model"
 threads = 2
-[workload]
-weights = "random"
-[model]
-config = "{geometry}"
-[measure]
-context = "synthetic"
-repetitions = {REPETITIONS}
-steps = {STEPS}
-retries = 0
+workload = {{ weights = "random" }}
+model = {{ config = "{geometry}" }}
+measure = {{ context = "synthetic", repetitions = {REPETITIONS}, steps = {STEPS}, retries = 0 }}
 [sweep]
 variants = ["contiguous/f16", "contiguous/kivi(bits=2,group=8,residual=8)", "doubling(read=copy)", "concat/f16", "contiguous/ring(window=16)"]
 seq_len = {TOKENS}

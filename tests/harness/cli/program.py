@@ -23,18 +23,11 @@ CONFIG = f"""
 title = "tiny"
 experiment = ["decode", "growth"]
 threads = 1
-[model]
-q_heads = {Q_HEADS}
-kv_heads = {KV_HEADS}
-head_dim = {HEAD_DIM}
+model = {{ q_heads = {Q_HEADS}, kv_heads = {KV_HEADS}, head_dim = {HEAD_DIM} }}
+measure = {{ repetitions = {REPETITIONS}, retries = 0, steps = {STEPS}, cold_steps = 0 }}
 [sweep]
 variants = ["contiguous", "contiguous/f16", "doubling", "doubling(read=copy)", "concat", "concat/f16"]
 seq_len = [32, {TOKENS}]
-[measure]
-repetitions = {REPETITIONS}
-retries = 0
-steps = {STEPS}
-cold_steps = 0
 """
 
 
@@ -158,9 +151,9 @@ def change_json(path, change):
     path.write_text(json.dumps(value, indent=1))
 
 
-def cut_lines(path, count):
-    """Drops the last lines."""
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-count]))
+def change_environment(folder, section=None, **changes):
+    """Changes what env.json says, or a section of it."""
+    change_json(folder / "env.json", lambda env: (env[section] if section else env).update(changes))
 
 
 def cells_by_key(folder):
