@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 from program import (
-    HEAD_DIM, KV_HEADS, Q_HEADS, REPETITIONS, STEPS, TIMEOUT_S, TOKENS, by_variant, cells_by_key, cells_of, kvlab, run,
+    CONFIG, HEAD_DIM, KV_HEADS, Q_HEADS, REPETITIONS, STEPS, TIMEOUT_S, TOKENS, by_variant, cells_by_key, cells_of, kvlab, results_of, run,
     start, succeeded, table, unmeasured_cells,
 )  # fmt: skip
 from recomputed import assert_recomputed
@@ -123,6 +123,13 @@ def assert_share(row, kind):
     assert row[kind + "bound"] == ("compute" if compute > memory else "memory")
     assert float(row[kind + "bound_us"]) == pytest.approx(max(compute, memory), rel=1e-6)
     assert float(row[kind + "bound_share"]) == pytest.approx(max(compute, memory) / took, rel=1e-6)
+
+
+# Rows are large enough for few copies of them to fill the last-level cache.
+cold_results = results_of(CONFIG, {
+    "model.q_heads": 8, "model.kv_heads": 8, "model.head_dim": 128, "experiment": "decode", "sweep.seq_len": 512,
+    "sweep.variants": ["contiguous", "contiguous/q8_0", "contiguous/f16"], "measure.cold_steps": 3,
+})  # fmt: skip
 
 
 def test_cold_reads_have_columns_and_samples_of_their_own(cold_results):
@@ -310,6 +317,19 @@ def test_the_largest_sizes_of_all_do_not_fit(config, tmp_path):
     rows = unmeasured_cells(config, tmp_path / "out", most)
     assert len(rows) == 14 and {row["status"] for row in rows} == {"out_of_memory"}
     assert [name for name in ("samples.csv", "growth.csv") if (tmp_path / "out" / name).exists() and table(tmp_path / "out" / name)] == []
+
+
+def test_drafts_are_shown_below_the_steps(config, tmp_path):
+    drafted = {"experiment": "decode", "sweep.seq_len": 128, "measure.steps": 24, "measure.draft": 4, "measure.accept": 0.5,
+               "sweep.variants": ["contiguous/f16", "contiguous/f16/ring(window=64)"]}  # fmt: skip
+    full, ring = by_variant(cells_of(config, tmp_path / "out", drafted)).values()
+    shown = " ".join(kvlab("summary", tmp_path / "out", "--table", "full").stdout.split())
+    assert "4 drafts per step tokens that stay" in shown
+    assert "no drafts with f16 ring 64: cannot truncate" in shown and "a full cache overwrites rows" in shown
+    assert (full["draft_tokens"], full["draft_refused"]) == ("4", "") and 1 < float(full["draft_stays_mean"]) < 5
+    token = float(full["draft_step_p50_us"]) / float(full["draft_stays_mean"])
+    assert float(full["draft_ratio_p50"]) == pytest.approx(token / float(full["step_p50_us"]), rel=1e-6)
+    assert ring["draft_step_p50_us"] == "" and ring["status"] == "ok"
 
 
 def test_without_a_terminal_progress_is_plain_lines(config, tmp_path):

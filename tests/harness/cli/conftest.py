@@ -31,17 +31,6 @@ def results(timed_results):
 
 
 @pytest.fixture(scope="session")
-def cold_results(config, tmp_path_factory):
-    """Of rows that are large enough for few copies of them to fill the last-level cache."""
-    folder = tmp_path_factory.mktemp("cold") / "run"
-    succeeded(run(config, folder, {
-        "model.q_heads": 8, "model.kv_heads": 8, "model.head_dim": 128, "experiment": "decode", "sweep.seq_len": 512,
-        "sweep.variants": ["contiguous", "contiguous/q8_0", "contiguous/f16"], "measure.cold_steps": 3,
-    }))  # fmt: skip
-    return folder
-
-
-@pytest.fixture(scope="session")
 def file_operations(tmp_path_factory):
     """A library that counts a command's file operations, and ends or refuses one of them; see program.counted."""
     library = tmp_path_factory.mktemp("file_operations") / "count.so"
