@@ -1,13 +1,20 @@
-"""Shards of a run, and what `kvlab merge` makes of them."""
+"""Shards of a run, what `kvlab merge` makes of them, and what `kvlab sbatch` prints, and writes when it is told to; slurm_test.py gives
+it to a real Slurm."""
 
 import json
 import re
 import shutil
+import subprocess
 
 import pytest
-from program import assert_refused, cells_by_key, change_environment, change_row, kvlab, no_file_beyond, run, succeeded, table, write_table
+from program import (
+    ENV, HOME, assert_refused, cells_by_key, change_environment, change_row, kvlab, no_file_beyond, run, succeeded, table, write_table,
+)  # fmt: skip
 
 SHARDS = 3
+QUICKSTART = HOME / "configs" / "quickstart.toml"
+
+
 @pytest.fixture(scope="module")
 def shards(config, tmp_path_factory):
     top = tmp_path_factory.mktemp("shards")
@@ -147,3 +154,45 @@ def test_wrong_types_in_an_environment_are_no_crash(config, copies, tmp_path, ch
     for done in (merge(copies, tmp_path / "out"), run(config, copies[0], "--resume", "--shard", "1/3"), kvlab("check-results", copies[0])):
         assert done.returncode in (0, 1, 2), done.stderr
         assert "exception" not in done.stderr and "internal error" not in done.stderr and done.stderr.count("\n") <= 1, done.stderr
+
+
+def sbatch(out, *args, **options):
+    return kvlab("sbatch", QUICKSTART, "--nodes", "2", "--out", out, *args, **options)
+
+
+def test_what_would_be_submitted_is_printed_and_nothing_written(tmp_path):
+    two = {"sweep.variants": ["contiguous", "concat"]}
+    done = succeeded(sbatch(tmp_path / "out", "--shards", 4, "--partition", "cpu", two, "--sbatch=--account=lab"))
+    for line in ("#SBATCH --array=1-4%2", "#SBATCH --exclusive", "#SBATCH --requeue", "#SBATCH --partition=cpu", "#SBATCH --account=lab",
+                 "sbatch --parsable --dependency=afterok:ARRAY"):
+        assert line in done.stdout
+    assert '--resume --no-plots --shard "$SLURM_ARRAY_TASK_ID/4"' in done.stdout
+    assert f"merge {tmp_path}/out/shards/1 {tmp_path}/out/shards/2" in done.stdout
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_task_runs_its_shard_and_the_merge_follows(tmp_path):
+    """The scripts themselves, with a stand-in for sbatch that only gives numbers."""
+    fake = tmp_path / "bin"
+    fake.mkdir()
+    (fake / "sbatch").write_text(f"#!/bin/sh\necho \"$@\" >>{tmp_path}/asked\necho 7\n")
+    (fake / "sbatch").chmod(0o755)
+    out = tmp_path / "o u't"
+    small = {"decode.seq_len": [32, 64], "growth.seq_len": 64, "decode.steps": 4, "sweep.variants": ["contiguous", "concat"]}
+    succeeded(sbatch(out, "--submit", small, env={**ENV, "PATH": f"{fake}:{ENV['PATH']}"}))
+    assert "--dependency=afterok:7" in (tmp_path / "asked").read_text()
+    for task in ("1", "2"):
+        succeeded(subprocess.run(["sh", out / "array.sh"], env={**ENV, "SLURM_ARRAY_TASK_ID": task}, capture_output=True, text=True))
+    succeeded(subprocess.run(["sh", out / "merge.sh"], env=ENV, capture_output=True, text=True))
+    assert len(table(out / "merged" / "cells.csv")) == 3 * 3  # two variants and the A/A test at three points
+
+
+def test_a_configs_name_brings_no_line_break_into_a_script(tmp_path):
+    config = tmp_path / "a\necho hacked.toml"
+    config.write_text(QUICKSTART.read_text())
+    assert_refused(kvlab("sbatch", config, "--nodes", "2", "--out", tmp_path / "out"), "--job-name=", "line break")
+
+
+def test_without_slurm_nothing_is_claimed(tmp_path):
+    done = sbatch(tmp_path / "out", "--submit", env={**ENV, "PATH": "/nonexistent"})
+    assert done.returncode == 2 and "this command failed: sbatch" in done.stderr and "submitted" not in done.stdout

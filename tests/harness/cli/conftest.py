@@ -1,5 +1,6 @@
 """Runs that several files look at: made once a process, and changed only in copies."""
 
+import json
 import shutil
 import subprocess
 import time
@@ -36,6 +37,18 @@ def file_operations(tmp_path_factory):
     library = tmp_path_factory.mktemp("file_operations") / "count.so"
     subprocess.run(["cc", "-shared", "-fPIC", Path(__file__).with_name("file_operations.c"), "-o", library], check=True)
     return library
+
+
+@pytest.fixture
+def config_json(tmp_path):
+    """Writes a model of two layers."""
+    def write(**facts):
+        path = tmp_path / "tiny.json"
+        path.write_text(json.dumps({"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4,
+                                    "num_key_value_heads": 2, "head_dim": 32, **facts}))
+        return path
+
+    return write
 
 
 @pytest.fixture
