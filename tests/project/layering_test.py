@@ -7,6 +7,7 @@ include, which a header needs no linker for, and it does so between the rooms of
 import os
 import re
 from collections import defaultdict
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -70,25 +71,16 @@ def upward_includes(project):
 
 
 def circles(project):
-    """Folders that need each other: pairs that do so directly, else all of a longer circle."""
+    """Folders that need each other: those of one circle."""
     needs = defaultdict(set)
     for file in sources(project, folders=LAYERS[:-1]):
         for target in included_paths(project, file):
             if target.parent != file.parent:
                 needs[str(file.parent)].add(str(target.parent))
-
-    def reached(folder):
-        seen, todo = set(), [folder]
-        while todo:
-            new = needs.get(todo.pop(), set()) - seen
-            seen |= new
-            todo += new
-        return frozenset(seen)
-
-    below = {folder: reached(folder) for folder in sorted(needs)}
-    for circle in sorted({tuple(sorted(f for f in below[a] if a in below.get(f, ()))) for a in below if a in below[a]}):
-        pairs = [(a, b) for a in circle for b in circle if a < b and b in needs[a] and a in needs[b]]
-        yield from (f"{' and '.join(folders)} need each other" for folders in pairs or [circle])
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        yield f"{' and '.join(sorted(set(error.args[1])))} need each other"
 
 
 def wrong_namespaces(project):

@@ -17,13 +17,9 @@ WORDS = {
 }  # fmt: skip
 
 
-def lines_of(project, file):
-    return len((project / file).read_text().splitlines())
-
-
 def long_sources(project):
     for file in sources(project) + sources(project, {".py"}):
-        if lines_of(project, file) > SOURCE_LINES:
+        if len((project / file).read_text().splitlines()) > SOURCE_LINES:
             yield f"{file} has more than {SOURCE_LINES} lines"
 
 
