@@ -1,12 +1,11 @@
 """`kvlab plan`: which caches serve requests in a machine's memory."""
 
 import csv
-import json
 import math
 import resource
 
 import pytest
-from program import DATA, HOME, kvlab, succeeded, table
+from program import DATA, HOME, kvlab, succeeded, table, write_trace
 
 DEVICE = ("--device", "read_gbps=1000,flops=1e14,link_gbps=20")
 VARIANTS = "contiguous/f16; paged/f16; paged/q8_0"
@@ -29,11 +28,8 @@ def model(config_json):
 
 @pytest.fixture
 def trace(tmp_path):
-    """50 requests of 500 tokens and 20 more, one each microsecond; they share their first block of 512."""
-    path = tmp_path / "t.jsonl"
-    path.write_text("".join(json.dumps({"timestamp": i / 1000, "input_length": 1000, "output_length": 25, "hash_ids": [0, i + 1]}) + "\n"
-                            for i in range(50)))
-    return path
+    """50 requests of 1,000 tokens and 25 more, one each microsecond."""
+    return write_trace(tmp_path / "t.jsonl", 50, 1e-3, 25)
 
 
 def of(model, *args):

@@ -1,11 +1,10 @@
 """`experiment = "replay"`: requests through caches' own allocators, from a config to the report's tables."""
 
 import csv
-import json
 import re
 
 import pytest
-from program import DATA, HOME, cells_of, kvlab, results_of, run, succeeded, table
+from program import DATA, HOME, cells_of, kvlab, results_of, run, succeeded, table, write_trace
 
 CONFIG = HOME / "configs" / "replay.toml"
 SHORT = {"replay.requests": 120, "replay.memory": '["40GB"]', "replay.arrivals": '["poisson(8)"]'}
@@ -53,11 +52,8 @@ def test_stretches_of_time_add_up_to_the_cell(results):
 
 @pytest.fixture
 def trace(tmp_path):
-    """300 requests of 1,000 tokens and 20 more over ten minutes; they share their first block of 512."""
-    path = tmp_path / "requests.jsonl"
-    path.write_text("".join(json.dumps({"timestamp": 2000 * i, "input_length": 1000, "output_length": 20, "hash_ids": [0, i + 1]}) + "\n"
-                            for i in range(300)))
-    return path
+    """300 requests of 1,000 tokens and 20 more over ten minutes."""
+    return write_trace(tmp_path / "requests.jsonl", 300, 2000, 20)
 
 
 def of_trace(trace):

@@ -136,6 +136,13 @@ def write_table(path, rows):
         writer.writerows(rows)
 
 
+def write_trace(path, requests, ms, output_tokens):
+    """Requests of 1,000 tokens, so many milliseconds apart, that share their first block of 512."""
+    path.write_text("".join(json.dumps({"timestamp": ms * i, "input_length": 1000, "output_length": output_tokens, "hash_ids": [0, i + 1]}) + "\n"
+                            for i in range(requests)))
+    return path
+
+
 def change_row(folder, **changes):
     """Changes the first row of cells.csv that was compared with a baseline; the row's key."""
     rows = table(folder / "cells.csv")
