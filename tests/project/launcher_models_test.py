@@ -4,7 +4,7 @@ import re
 import shutil
 
 import pytest
-from launcher_test import PROJECT, machine  # noqa: F401, a fixture
+from launcher_test import PROJECT, REQUIREMENTS, machine  # noqa: F401, a fixture
 
 MODELS = "harness/model/requirements-models.txt"
 
@@ -41,7 +41,7 @@ def test_models_need_no_compiler_and_no_install_is_passed_on(machine):
     assert machine.run("models", "fetch", "a", "--no-install").stdout == "forbidden=yes\n"
 
 
-@pytest.mark.parametrize("file", ["plots/requirements.txt", "plots/requirements-test.txt", "harness/python/requirements-module.txt", MODELS])
+@pytest.mark.parametrize("file", REQUIREMENTS)
 def test_python_packages_are_pinned_with_hashes(file):
     text = re.sub(r"^(#|-r ).*\n", "", (PROJECT / file).read_text(), flags=re.M)
     packages = re.findall(r"^\S.*(?:\n +.*)*", text, re.M)

@@ -14,6 +14,7 @@ LIBRARIES = (
     "libeigen3-dev libbenchmark-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev libcsv-dev "
     "libhwy-dev libmuparser-dev libgtest-dev libdnnl-dev liburing-dev"
 ).split()
+REQUIREMENTS = ["plots/requirements.txt", "plots/requirements-test.txt", "harness/python/requirements-module.txt", "harness/model/requirements-models.txt"]
 
 # "Builds" a program that shows what it was given: its own folder, the variables, and one argument a line.
 CMAKE = """
@@ -57,16 +58,12 @@ class Machine:
         self.env = {"PATH": str(self.bin), "BIN": str(self.bin), "LOG": str(self.log_file)}
         self.env.update(PROJECT=str(self.project), INSTALLED=" ".join(LIBRARIES), HOME=str(folder))
         self.env["NO_CUDA"] = ""
-        for name in ["kernels", "variants", "harness", "plots"]:
+        for name in ["kernels", "variants", "harness/python", "harness/model", "plots"]:
             (self.project / name).mkdir(parents=True)
         for name in ["CMakeLists.txt", "x", "bad"]:  # the latter are configs
             (self.project / name).touch()
-        for name in ["requirements.txt", "requirements-test.txt"]:
-            (self.project / "plots" / name).write_text("altair==6.0.0\n")
-        (self.project / "harness/python").mkdir()
-        (self.project / "harness/python/requirements-module.txt").write_text("nanobind==3.1.0\n")
-        (self.project / "harness/model").mkdir()
-        (self.project / "harness/model/requirements-models.txt").write_text("gguf==0.19.0\n")
+        for name in REQUIREMENTS:
+            (self.project / name).write_text("package==1.0.0\n")
         shutil.copy(PROJECT / "kvlab", self.project)
         self.bin.mkdir()
         for name in REAL:
@@ -108,18 +105,10 @@ def machine(tmp_path):
 
 
 def test_arguments_folder_and_exit_code_are_passed_on(machine, tmp_path):
-    done = machine.run("list", "fail", "two words", "", "*", cwd=tmp_path)
+    words = ["list", "fail", "two words", "", "*"]
+    done = machine.run(*words, cwd=tmp_path)
     assert done.returncode == 7
-    assert done.stdout.splitlines() == [
-        f"cwd={tmp_path}",
-        f"home={machine.project}",
-        "python=none",
-        "argument=list",
-        "argument=fail",
-        "argument=two words",
-        "argument=",
-        "argument=*",
-    ]
+    assert done.stdout.splitlines() == [f"cwd={tmp_path}", f"home={machine.project}", "python=none", *(f"argument={word}" for word in words)]
 
 
 def test_a_symlink_finds_the_project(machine, tmp_path):

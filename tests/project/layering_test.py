@@ -1,4 +1,4 @@
-"""Who may include whom, which namespace a folder has, and that no type is defined twice.
+"""Who may include whom, which namespace a folder has, that no type is defined twice, and where an experiment may be named.
 
 The linker refuses a call in the wrong direction between kernels, variants, harness and tests; this refuses an
 include, which a header needs no linker for, and it does so between the rooms of those folders too.
@@ -7,11 +7,13 @@ include, which a header needs no linker for, and it does so between the rooms of
 import os
 import re
 from collections import defaultdict
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 from sources import PROJECT, definitions, sources
 
+EXPERIMENTS = sorted(folder.name for folder in (PROJECT / "harness/experiments").iterdir() if folder.is_dir())
 # From the bottom: a file may include its own room and those before it. harness/main.cc and the tests stand on top.
 ROOMS = [
     "kernels",
@@ -23,7 +25,7 @@ ROOMS = [
     *(f"variants/{room}" for room in ["codec", "placement", "retention", "selection", "storage", "cache", "model_cache"]),
     *(f"harness/{room}" for room in ["gpu_check", "io", "peers", "functions", "math", "memory", "results", "config", "verify/metrics"]),
     *(f"harness/{room}" for room in ["model", "workload", "verify", "measure", "tables", "planner", "choose", "experiments"]),
-    *(f"harness/experiments/{folder.name}" for folder in sorted((PROJECT / "harness/experiments").iterdir()) if folder.is_dir()),
+    *(f"harness/experiments/{name}" for name in EXPERIMENTS),
     *(f"harness/{room}" for room in ["cluster", "claims", "answers", "cli", "python"]),
     "harness",
     "tests",
@@ -35,6 +37,8 @@ ORACLE_NEEDS = re.compile(r"harness/math/random\.h")  # source of the documented
 GENERATED = Path("harness/version.h")  # strings alone
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"][^>"]+)[>"]', re.MULTILINE)
 IMPORT = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.MULTILINE)
+# Experiments whose names are words elsewhere, too: a table, a column, a key, a workload, growth.csv, a chapter, a peer's command.
+ALSO_WORDS = {"batch", "budget", "decode", "growth", "model", "prefill", "quality", "serve"}
 
 
 def room_of(path):
@@ -67,25 +71,16 @@ def upward_includes(project):
 
 
 def circles(project):
-    """Folders that need each other: pairs that do so directly, else all of a longer circle."""
+    """Folders that need each other: those of one circle."""
     needs = defaultdict(set)
     for file in sources(project, folders=LAYERS[:-1]):
         for target in included_paths(project, file):
             if target.parent != file.parent:
                 needs[str(file.parent)].add(str(target.parent))
-
-    def reached(folder):
-        seen, todo = set(), [folder]
-        while todo:
-            new = needs.get(todo.pop(), set()) - seen
-            seen |= new
-            todo += new
-        return frozenset(seen)
-
-    below = {folder: reached(folder) for folder in sorted(needs)}
-    for circle in sorted({tuple(sorted(f for f in below[a] if a in below.get(f, ()))) for a in below if a in below[a]}):
-        pairs = [(a, b) for a in circle for b in circle if a < b and b in needs[a] and a in needs[b]]
-        yield from (f"{' and '.join(folders)} need each other" for folders in pairs or [circle])
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        yield f"{' and '.join(sorted(set(error.args[1])))} need each other"
 
 
 def wrong_namespaces(project):
@@ -111,7 +106,21 @@ def types_defined_twice(project):
     return [f"{name} is defined in {' and '.join(sorted(f))}" for name, f in sorted(files.items()) if len(f) > 1]
 
 
-RULES = [upward_includes, circles, wrong_namespaces, types_defined_twice]
+def experiments_named_elsewhere(project):
+    """An experiment is named in its folder, the list, its figures, configs, documentation and tests: not as a text of other files."""
+    for file in sources(project, {".cc", ".h", ".py"}, ["kernels", "variants", "harness", "plots"]):
+        if file == Path("harness/experiments/list.h") or file.is_relative_to("plots/figures"):
+            continue
+        text = (project / file).read_text()
+        for name in EXPERIMENTS:
+            if file.is_relative_to(f"harness/experiments/{name}"):
+                continue
+            said = rf'(?:kExperiment\]|experiment|kind)"?\]?\)? *[!=]= *"{name}"' if name in ALSO_WORDS else rf'"{name}"'
+            if found := re.search(said, text) or re.search(rf"experiments/{name}/", text):
+                yield f"{file}:{text.count(chr(10), 0, found.start()) + 1}: {found[0]}"
+
+
+RULES = [upward_includes, circles, wrong_namespaces, types_defined_twice, experiments_named_elsewhere]
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -122,6 +131,7 @@ def test_the_project_keeps_its_layers(rule):
 def test_the_project_is_really_read():
     read = sources(PROJECT, folders=LAYERS)
     assert Path("kernels/span.h") in read and Path("variants/cache/cache.h") in read
+    assert {"decode", "recall", "replay"} <= set(EXPERIMENTS)
     folders = {str(file.parent) for file in read if file.parts[0] in ("variants", "harness")}
     assert folders - {"harness/verify/reference"} <= set(ROOMS), "a folder that has no place in the order"
 

@@ -1,6 +1,8 @@
-"""Files, functions and pages that can be read in one piece."""
+"""Files, functions and pages that can be read in one piece, and rooms that keep to their budget of lines (budget.csv): lowering a
+budget is free; one above the room's first size needs a reason."""
 
 import ast
+import csv
 import shutil
 import subprocess
 
@@ -15,13 +17,9 @@ WORDS = {
 }  # fmt: skip
 
 
-def lines_of(project, file):
-    return len((project / file).read_text().splitlines())
-
-
 def long_sources(project):
     for file in sources(project) + sources(project, {".py"}):
-        if lines_of(project, file) > SOURCE_LINES:
+        if len((project / file).read_text().splitlines()) > SOURCE_LINES:
             yield f"{file} has more than {SOURCE_LINES} lines"
 
 
@@ -39,7 +37,31 @@ def long_pages(project):
             yield f"{page} has more than {words} words"
 
 
-RULES = [long_sources, long_functions, long_pages]
+def budgets(project):
+    with (project / "tests/project/budget.csv").open() as file:
+        return {row["room"]: row for row in csv.DictReader(file)}
+
+
+def lines_by_room(project, rooms):
+    """Lines of sources by the most specific room above each; None for those outside all rooms."""
+    lines = dict.fromkeys(rooms, 0)
+    for file in sources(project, {".h", ".cc", ".cu", ".py"}, sorted({room.split("/")[0] for room in rooms})):
+        room = next((str(folder) for folder in file.parents if str(folder) in rooms), None)
+        lines[room] = lines.get(room, 0) + (project / file).read_bytes().count(b"\n")
+    return lines
+
+
+def rooms_beyond_their_budget(project):
+    rooms = budgets(project)
+    for room, lines in lines_by_room(project, rooms).items():
+        if room is None:
+            yield f"{lines} lines are in no room"
+        elif lines > (budget := int(rooms[room]["budget"])):
+            yield f"{room}: {lines} lines; remove {lines - budget}, or raise its budget with a reason in budget.csv"
+    yield from (f"{room}: a raised budget needs a reason" for room, row in rooms.items() if int(row["budget"]) > int(row["lines"]) and not row["reason"])
+
+
+RULES = [long_sources, long_functions, long_pages, rooms_beyond_their_budget]
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -61,14 +83,29 @@ def test_a_long_python_function_is_found(tmp_path):
     assert list(long_functions(tmp_path)) == ["plots/a.py: f has more than 60 lines"]
 
 
-def test_a_long_source_and_a_long_page_are_found(tmp_path):
+def test_what_is_too_long_is_found(tmp_path):
     (tmp_path / "variants").mkdir()
+    (tmp_path / "tests/project").mkdir(parents=True)
+    (tmp_path / "tests/project/budget.csv").write_text("room,lines,budget,reason\nvariants,300,400,more of them\ntests,1,1,\n")
     (tmp_path / "variants/a.h").write_text("//\n" * 400)
     (tmp_path / "README.md").write_text("word " * WORDS["README.md"])
     assert [found for rule in RULES for found in rule(tmp_path)] == []
+    (tmp_path / "tests/project/budget.csv").write_text("room,lines,budget,reason\nvariants,300,400,\ntests/project,1,1,\n")
     (tmp_path / "variants/a.h").write_text("//\n" * 401)
     (tmp_path / "README.md").write_text("word " * (WORDS["README.md"] + 1))
+    (tmp_path / "tests/a.py").write_text("\n")
     assert [found for rule in RULES for found in rule(tmp_path)] == [
         "variants/a.h has more than 400 lines",
         "README.md has more than 650 words",
+        "variants: 401 lines; remove 1, or raise its budget with a reason in budget.csv",
+        "1 lines are in no room",
+        "variants: a raised budget needs a reason",
     ]
+
+
+def test_the_most_specific_room_counts_a_source(tmp_path):
+    for name in ("a/x.cc", "a/b/y.py", "a/b/notes.md", "c/z.h"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("one\ntwo\n")
+    assert lines_by_room(tmp_path, {"a": {}, "a/b": {}}) == {"a": 2, "a/b": 2}
+    assert lines_by_room(tmp_path, {"a/b": {}}) == {"a/b": 2, None: 2}

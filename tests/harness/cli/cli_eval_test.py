@@ -13,6 +13,7 @@ from program import (
     CONFIG, ENV, assert_refused, by_variant, cells_of, kvlab, no_file_beyond, run, skip_where_openmp_needs_a_file, succeeded, table,
     without_gpu,
 )  # fmt: skip
+from safetensors import deserialize
 
 LAYERS, N = 2, 19
 
@@ -30,34 +31,26 @@ def decode(data, dtype):
     return np.frombuffer(data, {"F32": np.float32, "F16": np.float16}[dtype])
 
 
-def raw_file(header, data=b""):
-    text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + data
-
-
-def write_tensors(path, tensors):
-    """{name: (dtype, shape, bytes)}"""
+def write_tensors(path, tensors, dtype="F32"):
     header, data = {}, b""
-    for name, (dtype, shape, payload) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(payload)]}
+    for name, values in tensors.items():
+        payload = encode(values, dtype)
+        header[name] = {"dtype": dtype, "shape": values.shape, "data_offsets": [len(data), len(data) + len(payload)]}
         data += payload
-    path.write_bytes(raw_file(header, data))
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
 def read_tensors(path):
     """In FP64."""
-    raw = path.read_bytes()
-    (length,) = struct.unpack("<Q", raw[:8])
-    header, data = json.loads(raw[8 : 8 + length]), raw[8 + length :]
-    return {name: decode(data[slice(*t["data_offsets"])], t["dtype"]).reshape(t["shape"]).astype(np.float64)
-            for name, t in header.items() if name != "__metadata__"}  # fmt: skip
+    return {name: decode(t["data"], t["dtype"]).reshape(t["shape"]).astype(np.float64) for name, t in deserialize(path.read_bytes())}
 
 
 def make_dump(path, dtype, q_heads=4, kv_heads=2, dim=8):
     """Writes a random dump; returns FP64 attention over its values as rounded to the dtype."""
     draw = np.random.default_rng([len(dtype), q_heads, kv_heads])
     shapes = {name: [LAYERS, heads, N, dim] for name, heads in (("q", q_heads), ("k", kv_heads), ("v", kv_heads))}
-    write_tensors(path, {name: (dtype, shape, encode(draw.standard_normal(shape), dtype)) for name, shape in shapes.items()})
+    write_tensors(path, {name: draw.standard_normal(shape) for name, shape in shapes.items()}, dtype)
     return causal_attention(**read_tensors(path))
 
 
@@ -100,26 +93,32 @@ def evaluated(dump):
     return causal_attention(**read_tensors(dump)), dump.parent / "out"
 
 
-@pytest.mark.parametrize("dtype, prompt", [("F32", 0), ("F32", 1), ("F32", 7), ("F32", N), ("F16", 5), ("BF16", 5)])
-def test_eval_agrees_with_an_independent_fp64(tmp_path, dtype, prompt):
-    want = make_dump(tmp_path / "dump.safetensors", dtype)
-    specs = "concat/f32 ; contiguous;doubling(read=copy); contiguous/f16"
+GQA, MHA, MQA = (4, 2, 8), (3, 3, 8), (6, 1, 16)  # heads of Q, of K and V, and head_dim
+
+
+@pytest.mark.parametrize("dtype, prompt, shape", [
+    *(("F32", prompt, GQA) for prompt in (0, 1, 7, N)), ("F16", 5, GQA), ("BF16", 5, GQA), ("F32", 4, MHA), ("F32", 4, MQA),
+])
+def test_eval_agrees_with_an_independent_fp64(tmp_path, dtype, prompt, shape):
+    want = make_dump(tmp_path / "dump.safetensors", dtype, *shape)
+    q_heads, kv_heads, dim = shape
+    specs = "concat/f32 ; contiguous;doubling;doubling(read=copy); contiguous/f16"
     succeeded(evaluate(tmp_path / "dump.safetensors", tmp_path / "out", specs, "--prompt", prompt))
     outputs = read_tensors(tmp_path / "out" / "outputs.safetensors")
     cells = by_variant(table(tmp_path / "out" / "cells.csv"))
-    assert set(outputs) == set(cells) == {"concat", "contiguous", "doubling(read=copy)", "contiguous/f16"}
+    assert set(outputs) == set(cells) == {"concat", "contiguous", "doubling", "doubling(read=copy)", "contiguous/f16"}
     for spec, got in outputs.items():
-        assert got.shape == (LAYERS, 4, N, 8)
+        assert got.shape == (LAYERS, q_heads, N, dim)
         error = relative_l2(got, want)
         # A dump in 16 bits is exact in f16 if it was f16, and nearly so if it was bf16.
         assert error < 1e-5 or (spec == "contiguous/f16" and dtype == "F32" and error < 1e-3)
         row = cells[spec]
-        assert row["status"] == "ok" and [row[c] for c in ("layers", "q_heads", "kv_heads", "head_dim", "seq_len")] == [
-            str(LAYERS), "4", "2", "8", str(N)]
+        assert row["status"] == "ok"
+        assert [int(row[c]) for c in ("layers", "q_heads", "kv_heads", "head_dim", "seq_len")] == [LAYERS, *shape, N]
         checked = checked_tokens(prompt)
         mean = np.mean([relative_l2(got[:, :, t], want[:, :, t]) for t in checked])
         assert float(row["err_rel_l2"]) == pytest.approx(mean, rel=1e-3, abs=1e-9) and int(row["err_positions"]) == len(checked)
-        assert int(row["bytes_payload"]) == LAYERS * 2 * 2 * N * 8 * (2 if "f16" in spec else 4)
+        assert int(row["bytes_payload"]) == LAYERS * 2 * kv_heads * N * dim * (2 if "f16" in spec else 4)
 
 
 def test_eval_writes_the_error_of_every_head(evaluated):
@@ -194,28 +193,16 @@ def test_eval_says_what_the_dump_is_too_short_for(tmp_path):
     assert errors[0] < errors[1] < errors[2]
 
 
-@pytest.mark.parametrize("q_heads, kv_heads, dim", [(3, 3, 8), (6, 1, 16)])
-def test_eval_of_mha_and_mqa(tmp_path, q_heads, kv_heads, dim):
-    want = make_dump(tmp_path / "d", "F32", q_heads, kv_heads, dim)
-    succeeded(evaluate(tmp_path / "d", tmp_path / "o", "doubling", "--prompt", 4))
-    got = read_tensors(tmp_path / "o" / "outputs.safetensors")["doubling"]
-    assert got.shape == (LAYERS, q_heads, N, dim) and relative_l2(got, want) < 1e-5
-
-
-def good_tensors(**changes):
-    shapes = {"q": [1, 2, 3, 8], "k": [1, 1, 3, 8], "v": [1, 1, 3, 8], **changes}
-    return {n: ("F32", s, encode([0.5] * math.prod(s), "F32")) for n, s in shapes.items() if s}
-
-
-def one_value(value):
-    tensors = good_tensors()
-    tensors["v"] = ("F32", [1, 1, 3, 8], encode([0.5] * 20 + [value] + [0.5] * 3, "F32"))
-    return tensors
+def write_with_one_value(path, tokens, name, value):
+    """A dump of halves, and in a tensor of K or V this value of token 2."""
+    tensors = {other: np.full((1, heads, tokens, 8), 0.5) for other, heads in (("q", 2), ("k", 1), ("v", 1))}
+    tensors[name][0, 0, 2, 4] = value
+    write_tensors(path, tensors)
 
 
 @pytest.mark.parametrize("value", [65519.0, 65520.0, -70000.0])
 def test_a_value_beyond_a_codecs_range_is_named(tmp_path, value):
-    write_tensors(tmp_path / "dump", one_value(value))
+    write_with_one_value(tmp_path / "dump", 3, "v", value)
     held = ["contiguous", "contiguous/bf16"]
     lost = ["contiguous/f16", "contiguous/kivi(bits=2)", "paged/f16/ring(window=2)"]
     done = evaluate(tmp_path / "dump", tmp_path / "out", ";".join(held + lost))
@@ -229,9 +216,7 @@ def test_a_value_beyond_a_codecs_range_is_named(tmp_path, value):
 
 
 def test_a_value_that_the_residual_buffer_lost_is_named_once_it_is_encoded(tmp_path):
-    tensors = good_tensors(q=[1, 2, 9, 8], k=[1, 1, 9, 8], v=[1, 1, 9, 8])
-    tensors["k"] = ("F32", [1, 1, 9, 8], encode([0.5] * 20 + [1e5] + [0.5] * 51, "F32"))
-    write_tensors(tmp_path / "dump", tensors)
+    write_with_one_value(tmp_path / "dump", 9, "k", 1e5)
     done = evaluate(tmp_path / "dump", tmp_path / "out", "contiguous/kivi(bits=2,residual=0,group=8)", "--prompt", 9)
     assert done.returncode == 1
     assert "K of token 2 reaches 100000, but f16, the residual buffer, holds only magnitudes below 65520" in done.stderr
@@ -272,11 +257,6 @@ def test_run_on_a_dump(config, tmp_path):
             assert (row["status"], row["reason"]) == ("unsupported", f"workload 'dump' has only {N} tokens")
         else:
             assert row["status"] == "ok" and float(row["err_rel_l2"]) < 1e-5  # f16 values are exact in f16
-
-
-def test_a_text_file_is_said_to_be_no_safetensors(tmp_path):
-    (tmp_path / "text").write_text("Once upon a time\n" * 9)
-    assert_refused(kvlab("eval", tmp_path / "text", "--variants", "concat", "--out", tmp_path / "out"), "text: not safetensors", out=tmp_path / "out")
 
 
 def test_a_path_that_is_no_utf8_loses_no_results(tmp_path):

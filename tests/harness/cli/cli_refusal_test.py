@@ -25,12 +25,10 @@ def test_a_link_stays_and_its_file_is_written(tmp_path):
     assert (tmp_path / "link.csv").is_symlink() and (tmp_path / "behind.csv").read_text().count("\n") > 1
 
 
-def test_what_a_file_says_is_no_command_of_the_terminal(results, tmp_path):
-    folder = tmp_path / "copy"
-    shutil.copytree(results, folder)
-    text = (folder / "cells.csv").read_text()
-    (folder / "cells.csv").write_text(text.replace("concat f16", "concat f16\x1b[2J\u009b2J\x7f"))
-    done = kvlab("summary", folder, "--table", "full")
+def test_what_a_file_says_is_no_command_of_the_terminal(copy):
+    text = (copy / "cells.csv").read_text()
+    (copy / "cells.csv").write_text(text.replace("concat f16", "concat f16\x1b[2J\u009b2J\x7f"))
+    done = kvlab("summary", copy, "--table", "full")
     assert done.returncode == 0 and "concat f16" in done.stdout
     assert not set(done.stdout) & {"\x1b", "\u009b", "\x7f"}
 
@@ -59,14 +57,17 @@ def test_a_disk_full_from_the_start_leaves_nothing(config, tmp_path, size):
 
 def test_a_full_spill_disk_ends_one_cell_until_there_is_room(config, tmp_path):
     """128 tokens fit into the file that may not grow beyond 1 MiB, 2048 do not; the run and its other cells go on."""
-    spilling = "tiered(hot=64,warm=0)"
+    (tmp_path / "tiers").mkdir()
+    spilling = f"tiered(hot=64,warm=0,dir={tmp_path / 'tiers'})"
     more = {"sweep.variants": ["contiguous", spilling], "sweep.seq_len": [2048, 128], "model.head_dim": 128, "experiment": "decode"}
     succeeded(run(config, tmp_path / "out", more, preexec_fn=no_file_beyond(1 << 20)))
     rows = [row for row in table(tmp_path / "out" / "cells.csv") if not row["cell"].endswith(" aa_test")]
     assert {(row["variant"], row["seq_len"], row["status"]) for row in rows} == {
         ("contiguous", "2048", "ok"), (spilling, "2048", "out_of_memory"), ("contiguous", "128", "ok"), (spilling, "128", "ok")}
     (refused,) = [row for row in rows if row["status"] != "ok"]
-    assert "File too large" in refused["reason"] and refused["step_p50_us"] == ""
+    assert refused["reason"] == f"no room for 1048576 more bytes in '{tmp_path / 'tiers'}': File too large" and refused["step_p50_us"] == ""
+    assert all(float(row["step_p50_us"]) > 0 for row in rows if row is not refused)
+    assert list((tmp_path / "tiers").iterdir()) == []
     assert json.loads((tmp_path / "out" / "env.json").read_text())["finished"]
     succeeded(run(config, tmp_path / "out", more, "--resume"))
     assert {row["status"] for row in table(tmp_path / "out" / "cells.csv")} == {"ok"}

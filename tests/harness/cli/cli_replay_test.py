@@ -1,11 +1,10 @@
 """`experiment = "replay"`: requests through caches' own allocators, from a config to the report's tables."""
 
 import csv
-import json
 import re
 
 import pytest
-from program import DATA, HOME, cells_of, kvlab, results_of, run, succeeded, table
+from program import DATA, HOME, cells_of, kvlab, results_of, run, succeeded, table, write_trace
 
 CONFIG = HOME / "configs" / "replay.toml"
 SHORT = {"replay.requests": 120, "replay.memory": '["40GB"]', "replay.arrivals": '["poisson(8)"]'}
@@ -53,11 +52,8 @@ def test_stretches_of_time_add_up_to_the_cell(results):
 
 @pytest.fixture
 def trace(tmp_path):
-    """300 requests of 1,000 tokens and 20 more over ten minutes; they share their first block of 512."""
-    path = tmp_path / "requests.jsonl"
-    path.write_text("".join(json.dumps({"timestamp": 2000 * i, "input_length": 1000, "output_length": 20, "hash_ids": [0, i + 1]}) + "\n"
-                            for i in range(300)))
-    return path
+    """300 requests of 1,000 tokens and 20 more over ten minutes."""
+    return write_trace(tmp_path / "requests.jsonl", 300, 2000, 20)
 
 
 def of_trace(trace):
@@ -136,22 +132,17 @@ def test_a_clock_without_a_stated_machine_needs_all_of_a_step(tmp_path):
     assert contiguous["status"] == "unsupported" and "no times of prompts" in contiguous["reason"]
 
 
+def replayed_small(tmp_path, variants, replay, layers=6):
+    """Requests to a model of the size of the one that comes along."""
+    model = f"{{layers={layers},q_heads=4,kv_heads=2,head_dim=32}}"
+    return run(CONFIG, tmp_path / "out", {"model": model, "sweep.variants": variants, **{f"replay.{key}": value for key, value in replay.items()}})
+
+
 def test_a_clock_of_whole_steps_and_prompts_assumes_nothing(tmp_path):
-    config = tmp_path / "small.toml"
-    config.write_text(f'''experiment = "replay"
-model = {{ layers = 6, q_heads = 4, kv_heads = 2, head_dim = 32 }}
-sweep.variants = ["contiguous"]
-[replay]
-memory = ["3GB"]
-weights = "4MB"
-arrivals = ["poisson(20)"]
-requests = 50
-prompt = "uniform(176,400)"
-output = "uniform(2,8)"
-max_running = 4
-device = {{ measured = "{MODEL.parent / "model_small"}" }}
-''')
-    (row,) = cells_of(config, tmp_path / "out")
+    few = {"memory": "3GB", "weights": "4MB", "arrivals": "poisson(20)", "requests": 50, "prompt": "uniform(176,400)", "output": "uniform(2,8)",
+           "max_running": 4, "device": f'{{measured="{MODEL.parent / "model_small"}"}}'}  # fmt: skip
+    succeeded(replayed_small(tmp_path, ["contiguous"], few))
+    (row,) = table(tmp_path / "out" / "cells.csv")
     assert row["status"] == "ok" and row["times_from"] in ("measured", "computed")
     assert float(row["clock_assumed_share"]) == 0 and float(row["clock_beyond_share"]) < 0.9
     # A prompt of 431 tokens has taken 15 ms there.
@@ -162,29 +153,15 @@ SERVE = MODEL.parent / "serve"
 SERVED = ("paged(block=32)/f16", "paged(block=32)/q8_0", "paged(block=32)/q4_0", "paged(block=32)/kivi(bits=2)")
 
 
-def replayed_serve(tmp_path, variants, layers=6, preempt="recompute"):
-    """The requests of configs/serve.toml's first table on the clocks of the run that served them."""
-    config = tmp_path / "served.toml"
-    config.write_text(f'''experiment = "replay"
-model = {{ layers = {layers}, q_heads = 4, kv_heads = 2, head_dim = 32 }}
-sweep.variants = {json.dumps(variants)}
-[replay]
-memory = ["30MB"]
-weights = "4600KB"
-arrivals = ["poisson(120)"]
-requests = 64
-prompt = "zipf(32,512)"
-output = "uniform(8,96)"
-step_tokens = [64, 128, 256]
-max_running = 16
-preempt = "{preempt}"
-device = {{ measured = "{SERVE}", link_gbps = 25 }}
-''')
-    return run(config, tmp_path / "out")
+# The requests of configs/serve.toml's first table on the clocks of the run that served them.
+SERVED_REQUESTS = {
+    "memory": "30MB", "weights": "4600KB", "arrivals": "poisson(120)", "requests": 64, "prompt": "zipf(32,512)", "output": "uniform(8,96)",
+    "step_tokens": [64, 128, 256], "max_running": 16, "device": f'{{measured="{SERVE}",link_gbps=25}}',
+}  # fmt: skip
 
 
 def test_a_served_clock_predicts_other_batchings(tmp_path):
-    succeeded(replayed_serve(tmp_path, SERVED))
+    succeeded(replayed_small(tmp_path, SERVED, SERVED_REQUESTS))
     # Each cache's one clock comes from one batching; the chunks of the others are what it predicts.
     measured_cells = {(row["series"], row["batching"]): row for row in table(SERVE / "cells.csv") if row["sharing"] == "off"
                       and int(row["room_bytes"]) > 2_000_000}  # fmt: skip
@@ -199,19 +176,19 @@ def test_a_served_clock_predicts_other_batchings(tmp_path):
 
 
 def test_only_what_was_served_has_a_clock(tmp_path):
-    done = replayed_serve(tmp_path, ["paged(block=32)/f16", "paged(block=32)/fp8"])
+    done = replayed_small(tmp_path, ["paged(block=32)/f16", "paged(block=32)/fp8"], SERVED_REQUESTS)
     assert done.returncode == 0
     for served, other in zip(*[iter(table(tmp_path / "out" / "cells.csv"))] * 2):
         assert served["status"] == "ok" and other["status"] == "unsupported"
         assert "has served no request with paged(block=32)/fp8 over 6 layers of 4/2 heads of 32" in other["reason"]
 
 
-@pytest.mark.parametrize(("changed", "reason"), [
-    ({"layers": 5}, "has served no request with paged(block=32)/f16 over 5 layers of 4/2 heads of 32"),
-    ({"preempt": "swap"}, "has no times of swapping: its requests were recomputed"),
+@pytest.mark.parametrize(("layers", "preempt", "reason"), [
+    (5, "recompute", "has served no request with paged(block=32)/f16 over 5 layers of 4/2 heads of 32"),
+    (6, "swap", "has no times of swapping: its requests were recomputed"),
 ])
-def test_another_model_and_swapping_have_no_served_clock(changed, reason, tmp_path):
-    assert replayed_serve(tmp_path, ["paged(block=32)/f16"], **changed).returncode == 2
+def test_another_model_and_swapping_have_no_served_clock(layers, preempt, reason, tmp_path):
+    assert replayed_small(tmp_path, ["paged(block=32)/f16"], {**SERVED_REQUESTS, "preempt": preempt}, layers).returncode == 2
     for row in table(tmp_path / "out" / "cells.csv"):
         assert row["status"] == "unsupported" and reason in row["reason"]
 

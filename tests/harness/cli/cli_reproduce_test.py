@@ -103,19 +103,12 @@ def test_tables_are_printed_as_their_source_has_them(tmp_path):
     assert_refused(reproduce("002", "--tables", "--out", tmp_path / "none"), "no claim named here states a table", out=tmp_path / "none")
 
 
-def test_caches_are_counted_up_to_the_size_that_is_given(tmp_path):
-    counted = {}
-    for limit in ["100MB", "400MB"]:
-        succeeded(reproduce("001/memory-table", "--measure", limit, "--out", tmp_path / limit))
-        counted[limit] = sum(bool(row["measured"]) for row in table(tmp_path / limit / "claims.csv"))
-    assert counted == {"100MB": 2, "400MB": 5}
-    assert_refused(reproduce("001/memory-table", "--measure", "8", "--out", tmp_path / "x"), "--measure", out=tmp_path / "x")
-
-
-def test_one_claim_of_a_file_can_be_named(tmp_path):
-    succeeded(reproduce("001/memory-table", "--out", tmp_path / "out"))
+@pytest.mark.parametrize(("limit", "counted"), [("100MB", 2), ("400MB", 5)])
+def test_of_one_claim_caches_up_to_a_size_are_counted(limit, counted, tmp_path):
+    succeeded(reproduce("001/memory-table", "--measure", limit, "--out", tmp_path / "out"))
     rows = table(tmp_path / "out" / "claims.csv")
     assert len(rows) == 18 and {row["claim"] for row in rows} == {"memory-table"}
+    assert sum(bool(row["measured"]) for row in rows) == counted
 
 
 def listed(*words):

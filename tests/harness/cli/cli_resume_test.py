@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 from program import (
-    ENV, PROGRAM, TIMEOUT_S, assert_complete, assert_refused, cells_by_key, change_json, cut_lines, run, start, succeeded, table,
+    ENV, PROGRAM, TIMEOUT_S, assert_complete, assert_refused, cells_by_key, change_environment, run, start, succeeded, table,
+    write_table,
 )  # fmt: skip
 
 LONG = {"measure.repetitions": 200, "measure.steps": 64}
@@ -93,8 +94,9 @@ def test_closed_streams_get_nothing_into_the_tables(config, results, tmp_path):
     [("kvlab", "git_commit", "0123456"), (None, "isa", "avx9"), (None, "threads", 64), ("cpu", "model", "another CPU")],
 )
 def test_cells_of_two_builds_or_machines_are_not_mixed(config, copy, section, name, value):
-    cut_lines(copy / "cells.csv", 3)  # some is left to do
-    change_json(copy / "env.json", lambda env: (env[section] if section else env).update({name: value}))
+    rows = table(copy / "cells.csv")
+    write_table(copy / "cells.csv", rows[:-3])  # some is left to do
+    change_environment(copy, section, **{name: value})
     before = {path.name: path.read_bytes() for path in copy.iterdir()}
     assert_refused(run(config, copy, "--resume"), f"{name} was {json.dumps(value)} and is", str(copy))
     assert {path.name: path.read_bytes() for path in copy.iterdir()} == before

@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 from program import (
-    HEAD_DIM, KV_HEADS, Q_HEADS, REPETITIONS, STEPS, TIMEOUT_S, TOKENS, by_variant, cells_by_key, cells_of, kvlab, run,
+    CONFIG, HEAD_DIM, KV_HEADS, Q_HEADS, REPETITIONS, STEPS, TIMEOUT_S, TOKENS, by_variant, cells_by_key, cells_of, kvlab, results_of, run,
     start, succeeded, table, unmeasured_cells,
 )  # fmt: skip
 from recomputed import assert_recomputed
@@ -24,17 +24,6 @@ cold_bound_share cold_ratio_p50""".split()
 ROW_BYTES = 2 * KV_HEADS * HEAD_DIM * 4  # K and V of one token in f32
 
 
-def test_list_names_every_part_with_its_help():
-    done = succeeded(kvlab("list"))
-    assert done.stderr == ""
-    for word in "contiguous concat doubling f32 f16 full all quest topk gaussian outliers sinks heavy local dump model".split():
-        assert re.search(rf"^  {word} +\S", done.stdout, re.M), word
-    assert re.search(r"^    read +view\|copy\|repeat +default view +\S", done.stdout, re.M)
-    for metric in "err_max_abs err_rel_l2 err_cosine err_attn_kl err_attn_mass err_attn_recall".split():
-        assert metric in done.stdout
-    assert "configs/quickstart.toml" in done.stdout
-
-
 def test_list_columns_says_what_every_table_holds(results):
     """The listing, columns.json and the tables' headers come from one schema."""
     listed, tables = {}, []
@@ -47,7 +36,6 @@ def test_list_columns_says_what_every_table_holds(results):
                       "heads.csv"]
     columns = json.loads((results / "columns.json").read_text())
     headers = {name: (results / name).read_text().splitlines()[0].split(",") for name in ("cells.csv", "samples.csv", "growth.csv")}
-    assert [column["name"] for column in columns] == headers["cells.csv"]
     for name, header in headers.items():
         assert header == [column for column in listed[name] if column in header]
     alone = re.compile(r"(?!(of|what|where|as|which|whether|its|and|likewise|that|these)\b)\w")
@@ -100,12 +88,9 @@ def test_cells_have_every_column_and_succeed(results):
         assert sum(int(row[f"bytes_{kind}"]) for kind in ("payload", "metadata", "slack")) == int(row["bytes_predicted"])
 
 
-def test_times_are_ordered(results):
+def test_shares_of_ceilings_are_those_of_the_times_and_without_cold_steps_there_are_no_cold_ones(results):
     for row in cells_by_key(results).values():
-        p50, p90, p99, most = (float(row[f"step_{c}_us"]) for c in ("p50", "p90", "p99", "max"))
-        assert 0 < p50 <= p90 <= p99 <= most
-        assert float(row["step_ci_low_us"]) <= float(row["step_ci_high_us"])
-        assert 0 < float(row["attend_p50_us"]) <= p99
+        assert 0 < float(row["attend_p50_us"]) <= float(row["step_p99_us"])
         assert [row[c] for c in COLD_COLUMNS] == [""] * len(COLD_COLUMNS)
         if row["experiment"] == "decode":
             assert_share(row, "")
@@ -123,6 +108,13 @@ def assert_share(row, kind):
     assert row[kind + "bound"] == ("compute" if compute > memory else "memory")
     assert float(row[kind + "bound_us"]) == pytest.approx(max(compute, memory), rel=1e-6)
     assert float(row[kind + "bound_share"]) == pytest.approx(max(compute, memory) / took, rel=1e-6)
+
+
+# Rows are large enough for few copies of them to fill the last-level cache.
+cold_results = results_of(CONFIG, {
+    "model.q_heads": 8, "model.kv_heads": 8, "model.head_dim": 128, "experiment": "decode", "sweep.seq_len": 512,
+    "sweep.variants": ["contiguous", "contiguous/q8_0", "contiguous/f16"], "measure.cold_steps": 3,
+})  # fmt: skip
 
 
 def test_cold_reads_have_columns_and_samples_of_their_own(cold_results):
@@ -241,7 +233,6 @@ def test_null_cell_is_the_baseline_again(results):
     for row in nulls:
         assert row["cell"] == next(c for c in cells if row["cell"].startswith(c)) + " aa_test"
         assert row["versus"] == row["variant"] == "contiguous"
-        assert float(row["ratio_ci_low"]) <= float(row["ratio_p50"]) <= float(row["ratio_ci_high"])
 
 
 # A length of one, an empty prefill, more steps than tokens, a ragged head size, GQA by 8.
@@ -310,6 +301,19 @@ def test_the_largest_sizes_of_all_do_not_fit(config, tmp_path):
     rows = unmeasured_cells(config, tmp_path / "out", most)
     assert len(rows) == 14 and {row["status"] for row in rows} == {"out_of_memory"}
     assert [name for name in ("samples.csv", "growth.csv") if (tmp_path / "out" / name).exists() and table(tmp_path / "out" / name)] == []
+
+
+def test_drafts_are_shown_below_the_steps(config, tmp_path):
+    drafted = {"experiment": "decode", "sweep.seq_len": 128, "measure.steps": 24, "measure.draft": 4, "measure.accept": 0.5,
+               "sweep.variants": ["contiguous/f16", "contiguous/f16/ring(window=64)"]}  # fmt: skip
+    full, ring = by_variant(cells_of(config, tmp_path / "out", drafted)).values()
+    shown = " ".join(kvlab("summary", tmp_path / "out", "--table", "full").stdout.split())
+    assert "4 drafts per step tokens that stay" in shown
+    assert "no drafts with f16 ring 64: cannot truncate" in shown and "a full cache overwrites rows" in shown
+    assert (full["draft_tokens"], full["draft_refused"]) == ("4", "") and 1 < float(full["draft_stays_mean"]) < 5
+    token = float(full["draft_step_p50_us"]) / float(full["draft_stays_mean"])
+    assert float(full["draft_ratio_p50"]) == pytest.approx(token / float(full["step_p50_us"]), rel=1e-6)
+    assert ring["draft_step_p50_us"] == "" and ring["status"] == "ok"
 
 
 def test_without_a_terminal_progress_is_plain_lines(config, tmp_path):

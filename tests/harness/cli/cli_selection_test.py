@@ -1,31 +1,19 @@
 """Selections: what a run says of rows that are kept but not read, against formulas of this file's own."""
 
 import pytest
-from program import by_variant, kvlab, results_of, succeeded, table
+from program import CONFIG, by_variant, kvlab, results_of, succeeded, table
 
 HEADS, DIM, TOKENS = 2, 32, 320
-CONFIG = f"""
-experiment = "decode"
-threads = 1
-[model]
-q_heads = 4
-kv_heads = {HEADS}
-head_dim = {DIM}
-[sweep]
-variants = ["contiguous/f16", "contiguous/f16/quest(top=0.25)", "paged/f16/quest(top=0.01,least=3)", "contiguous/f16/topk(rows=32)",
-  "tiered/f16/topk"]
-seq_len = [{TOKENS}]
-[measure]
-repetitions = 3
-retries = 0
-steps = 2
-cold_steps = 2
-"""
+SELECTED = {
+    "experiment": "decode", "model.kv_heads": HEADS, "model.head_dim": DIM, "sweep.seq_len": TOKENS,
+    "sweep.variants": ["contiguous/f16", "contiguous/f16/quest(top=0.25)", "paged/f16/quest(top=0.01,least=3)", "contiguous/f16/topk(rows=32)",
+                       "tiered/f16/topk"],
+    "measure.repetitions": 3, "measure.steps": 2, "measure.cold_steps": 2,
+}  # fmt: skip
 ROW = 2 * DIM * 2  # bytes of K and V of one head
 BOUNDS = TOKENS // 16 * 2 * DIM * 2
 
-
-folder = results_of(CONFIG)
+folder = results_of(CONFIG, SELECTED)
 
 
 @pytest.fixture(scope="module")

@@ -1,45 +1,21 @@
 """`experiment = "serve"`: requests answered by a model over real caches, and what can go wrong meanwhile."""
 
-
 import pytest
 from program import HOME, cells_of, kvlab, run, table
 
 MODEL = HOME / "configs/models/kvlab-recall-1m"
 BYTES_A_TOKEN = 6 * 2 * 2 * 32 * 2  # of the model's cache in f16
 
-CONFIG_TEXT = f"""
-experiment = "serve"
-threads = 1
-[workload]
-model = "{MODEL}"
-text = "{MODEL}/sample.txt"
-[measure]
-repetitions = 1
-retries = 0
-[serve]
-variants = ["paged(block=16)/f16"]
-batching = ["static", "16"]
-arrivals = ["poisson(200)"]
-requests = 8
-prompt = "uniform(20,40)"
-output = "uniform(4,8)"
-max_running = 4
-"""
+CONFIG = HOME / "tests/harness/cli/contract/serve.toml"
+EIGHT = {"serve.arrivals": "poisson(200)", "serve.requests": 8, "serve.prompt": "uniform(20,40)", "serve.max_running": 4}
 
 
-@pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    path = tmp_path_factory.mktemp("serve") / "serve.toml"
-    path.write_text(CONFIG_TEXT)
-    return path
+def served(out, **changed):
+    return cells_of(CONFIG, out, {**EIGHT, **{f"serve.{name}": value for name, value in changed.items()}})
 
 
-def served(config, out, **changed):
-    return cells_of(config, out, {"serve." + name: value for name, value in changed.items()})
-
-
-def test_all_requests_are_served_and_answered_as_alone(config, tmp_path):
-    static, continuous = served(config, tmp_path / "out")
+def test_all_requests_are_served_and_answered_as_alone(tmp_path):
+    static, continuous = served(tmp_path / "out")
     for row in (static, continuous):
         assert (row["status"], row["requests"], row["refused"]) == ("ok", "8", "0"), row["reason"]
         assert 1 <= int(row["running_peak"]) <= 4 and float(row["served_s"]) > 0
@@ -47,16 +23,16 @@ def test_all_requests_are_served_and_answered_as_alone(config, tmp_path):
     assert tokens[0] == pytest.approx(tokens[1]) and 8 * 4 <= tokens[0] <= 8 * 8
 
 
-def test_goodput_counts_the_requests_within_both_limits(config, tmp_path):
+def test_goodput_counts_the_requests_within_both_limits(tmp_path):
     def good_of(limit):
-        return [(row["goodput_per_s"], row["requests_per_s"]) for row in served(config, tmp_path / limit[:9], limit=limit)]
+        return [(row["goodput_per_s"], row["requests_per_s"]) for row in served(tmp_path / limit[:9], limit=limit)]
 
     assert all(good == answered for good, answered in good_of("{ttft_s = 1e6, tpot_ms = 1e6}"))
     assert {good for good, _ in good_of("{tpot_ms = 1e-6}")} == {"0"}
 
 
-def test_the_summary_has_what_requests_got_by_cache_and_batching(config, tmp_path):
-    rows = served(config, tmp_path / "out")
+def test_the_summary_has_what_requests_got_by_cache_and_batching(tmp_path):
+    rows = served(tmp_path / "out")
     said = kvlab("summary", tmp_path / "out").stdout
     assert "8 requests of" in said and "1024 tokens" not in said
     for heading in ("requests/s", "good/s", "output tok/s", "TTFT p50/90/99, s", "TPOT p50/90/99, ms", "held"):
@@ -69,23 +45,23 @@ def test_the_summary_has_what_requests_got_by_cache_and_batching(config, tmp_pat
         assert words + "paged f16, batching " in " ".join(said.split())
 
 
-def test_requests_that_never_fit_are_refused_and_the_others_served(config, tmp_path):
+def test_requests_that_never_fit_are_refused_and_the_others_served(tmp_path):
     # Prompts of up to 80 tokens, answers of up to 8, in a context of 64.
-    for row in served(config, tmp_path / "out", context=64, prompt="uniform(20,80)"):
+    for row in served(tmp_path / "out", context=64, prompt="uniform(20,80)"):
         assert row["status"] == "ok", row["reason"]
         assert 0 < int(row["refused"]) < 8
 
 
-def test_a_room_for_no_request_says_so(config, tmp_path):
-    done = run(config, tmp_path / "out", {"serve.room": ["20KiB"]})
+def test_a_room_for_no_request_says_so(tmp_path):
+    done = run(CONFIG, tmp_path / "out", {**EIGHT, "serve.room": ["20KiB"]})
     assert done.returncode == 2
     assert "none of 2 cells was measured" in done.stderr and "no room for a single sequence" in done.stderr
     assert {row["status"] for row in table(tmp_path / "out" / "cells.csv")} == {"unsupported"}
 
 
-def test_a_small_room_preempts_and_changes_no_answer(config, tmp_path):
+def test_a_small_room_preempts_and_changes_no_answer(tmp_path):
     room = f"{3 * 48 * BYTES_A_TOKEN}B"  # of three requests, while four run
-    rows = served(config, tmp_path / "out", room=[room], batching=["16"], output="uniform(16,24)")
+    rows = served(tmp_path / "out", room=[room], batching=["16"], output="uniform(16,24)")
     (row,) = rows
     assert row["status"] == "ok", row["reason"]
     assert int(row["held_peak_bytes"]) <= int(row["room_bytes"])

@@ -8,7 +8,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from cli_serve_test import CONFIG_TEXT, MODEL
+from cli_serve_test import CONFIG, EIGHT, MODEL
 from program import ENV, HOME, cells_of
 from tokenizers import Tokenizer
 
@@ -70,10 +70,9 @@ def server():
     made.server_close()
 
 
-def rows_of(tmp_path, url, *more, text=CONFIG_TEXT, repetitions=1):
-    config = tmp_path / "serve.toml"
-    config.write_text(text)
-    rows = cells_of(config, tmp_path / "out", "--server", url, {"serve.batching": ["16"], "measure.repetitions": repetitions}, *more, env=ENV_HERE)
+def rows_of(tmp_path, url, more={}, repetitions=1):
+    settings = {**EIGHT, "serve.batching": ["16"], "measure.repetitions": repetitions, **more}
+    rows = cells_of(CONFIG, tmp_path / "out", "--server", url, settings, env=ENV_HERE)
     return {row["batching"]: row for row in rows}
 
 

@@ -1,13 +1,20 @@
-"""Shards of a run, and what `kvlab merge` makes of them."""
+"""Shards of a run, what `kvlab merge` makes of them, and what `kvlab sbatch` prints, and writes when it is told to; slurm_test.py gives
+it to a real Slurm."""
 
 import json
 import re
 import shutil
+import subprocess
 
 import pytest
-from program import assert_refused, cells_by_key, change_json, change_row, kvlab, no_file_beyond, run, succeeded, table, write_table
+from program import (
+    ENV, HOME, assert_refused, cells_by_key, change_environment, change_row, kvlab, no_file_beyond, run, succeeded, table, write_table,
+)  # fmt: skip
 
 SHARDS = 3
+QUICKSTART = HOME / "configs" / "quickstart.toml"
+
+
 @pytest.fixture(scope="module")
 def shards(config, tmp_path_factory):
     top = tmp_path_factory.mktemp("shards")
@@ -23,10 +30,6 @@ def copies(shards, tmp_path):
 
 def merge(folders, out, *args, **options):
     return kvlab("merge", *folders, "--out", out, "--no-plots", *args, **options)
-
-
-def change_environment(folder, **changes):
-    change_json(folder / "env.json", lambda env: env.update(changes))
 
 
 def as_of_another_host(folder, host):
@@ -73,20 +76,18 @@ def test_torn_files_are_refused(copies, tmp_path, name):
         assert_refused(merge(copies, tmp_path / "out"), "steps, but", out=tmp_path / "out")
 
 
-def test_unfinished_folders_are_refused(copies, tmp_path):
-    change_environment(copies[0], finished="")
-    assert_refused(merge(copies, tmp_path / "out"), str(copies[0]), "not finished", "--resume")
-
-
-def test_another_config_is_refused(copies, tmp_path):
-    (copies[1] / "config.toml").write_text((copies[1] / "config.toml").read_text() + "\nseed = 2\n")
-    assert_refused(merge(copies, tmp_path / "out"), str(copies[1]), "different configs")
-
-
-@pytest.mark.parametrize("section, name, value", [("kvlab", "git_commit", "0" * 40), ("kvlab", "binary", "0" * 16), (None, "compiler", "other")])
-def test_another_binary_is_refused(copies, tmp_path, section, name, value):
-    change_json(copies[1] / "env.json", lambda env: (env[section] if section else env).update({name: value}))
-    assert_refused(merge(copies, tmp_path / "out"), str(copies[1]), "two binaries", value)
+@pytest.mark.parametrize("change, said", [
+    (lambda folder: change_environment(folder, finished=""), ["not finished", "--resume"]),
+    (lambda folder: (folder / "config.toml").write_text((folder / "config.toml").read_text() + "\nseed = 2\n"), ["different configs"]),
+    (lambda folder: change_environment(folder, "kvlab", git_commit="0" * 40), ["two binaries", "0" * 40]),
+    (lambda folder: change_environment(folder, "kvlab", binary="0" * 16), ["two binaries", "0" * 16]),
+    (lambda folder: change_environment(folder, compiler="other"), ["two binaries", "other"]),
+    (lambda folder: (folder / "env.json").write_text('{"started": "x",\n oops}'), ["env.json: line 2, column 2: not JSON"]),
+    (lambda folder: (folder / "notes.csv").touch(), ["notes.csv", "lose"]),  # a table that nobody knows
+])
+def test_a_shard_that_does_not_fit_the_others_is_refused(copies, tmp_path, change, said):
+    change(copies[1])
+    assert_refused(merge(copies, tmp_path / "out"), str(copies[1]), *said, out=tmp_path / "out")
 
 
 def test_duplicates_that_disagree_are_refused_and_copies_are_not(copies, tmp_path):
@@ -113,8 +114,7 @@ def test_hosts_keep_their_times_and_must_agree_on_the_rest(copies, copy, tmp_pat
     assert len(json.loads((tmp_path / "differs" / "env.json").read_text())["findings"]) == 1
 
 
-def test_merge_refuses_what_is_no_run(tmp_path, shards):
-    assert_refused(merge([tmp_path], tmp_path / "out"), "not a results folder")
+def test_a_merge_does_not_replace_a_run(shards):
     assert_refused(merge(shards, shards[0]), "already holds results")
 
 
@@ -147,11 +147,6 @@ def test_a_run_of_several_machines_is_not_resumed(config, copies, copy, tmp_path
     assert (tmp_path / "again" / "samples.csv").read_text() == (tmp_path / "out" / "samples.csv").read_text()
 
 
-def test_a_table_that_nobody_knows_is_not_lost(copies, tmp_path):
-    (copies[0] / "notes.csv").touch()
-    assert_refused(merge(copies, tmp_path / "out"), "notes.csv", "lose", out=tmp_path / "out")
-
-
 @pytest.mark.parametrize("changes", [{"started": 5, "finished": 5}, {"kvlab": "x", "cpu": [1]}, {"hosts": 3, "shard": [], "host": {}, "config": 1}])
 def test_wrong_types_in_an_environment_are_no_crash(config, copies, tmp_path, changes):
     for folder in copies:
@@ -161,6 +156,43 @@ def test_wrong_types_in_an_environment_are_no_crash(config, copies, tmp_path, ch
         assert "exception" not in done.stderr and "internal error" not in done.stderr and done.stderr.count("\n") <= 1, done.stderr
 
 
-def test_an_environment_that_does_not_parse_has_a_line_and_a_column(copies, tmp_path):
-    (copies[1] / "env.json").write_text('{"started": "x",\n oops}')
-    assert_refused(merge(copies, tmp_path / "out"), "env.json: line 2, column 2: not JSON", out=tmp_path / "out")
+def sbatch(out, *args, **options):
+    return kvlab("sbatch", QUICKSTART, "--nodes", "2", "--out", out, *args, **options)
+
+
+def test_what_would_be_submitted_is_printed_and_nothing_written(tmp_path):
+    two = {"sweep.variants": ["contiguous", "concat"]}
+    done = succeeded(sbatch(tmp_path / "out", "--shards", 4, "--partition", "cpu", two, "--sbatch=--account=lab"))
+    for line in ("#SBATCH --array=1-4%2", "#SBATCH --exclusive", "#SBATCH --requeue", "#SBATCH --partition=cpu", "#SBATCH --account=lab",
+                 "sbatch --parsable --dependency=afterok:ARRAY"):
+        assert line in done.stdout
+    assert '--resume --no-plots --shard "$SLURM_ARRAY_TASK_ID/4"' in done.stdout
+    assert f"merge {tmp_path}/out/shards/1 {tmp_path}/out/shards/2" in done.stdout
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_task_runs_its_shard_and_the_merge_follows(tmp_path):
+    """The scripts themselves, with a stand-in for sbatch that only gives numbers."""
+    fake = tmp_path / "bin"
+    fake.mkdir()
+    (fake / "sbatch").write_text(f"#!/bin/sh\necho \"$@\" >>{tmp_path}/asked\necho 7\n")
+    (fake / "sbatch").chmod(0o755)
+    out = tmp_path / "o u't"
+    small = {"decode.seq_len": [32, 64], "growth.seq_len": 64, "decode.steps": 4, "sweep.variants": ["contiguous", "concat"]}
+    succeeded(sbatch(out, "--submit", small, env={**ENV, "PATH": f"{fake}:{ENV['PATH']}"}))
+    assert "--dependency=afterok:7" in (tmp_path / "asked").read_text()
+    for task in ("1", "2"):
+        succeeded(subprocess.run(["sh", out / "array.sh"], env={**ENV, "SLURM_ARRAY_TASK_ID": task}, capture_output=True, text=True))
+    succeeded(subprocess.run(["sh", out / "merge.sh"], env=ENV, capture_output=True, text=True))
+    assert len(table(out / "merged" / "cells.csv")) == 3 * 3  # two variants and the A/A test at three points
+
+
+def test_a_configs_name_brings_no_line_break_into_a_script(tmp_path):
+    config = tmp_path / "a\necho hacked.toml"
+    config.write_text(QUICKSTART.read_text())
+    assert_refused(kvlab("sbatch", config, "--nodes", "2", "--out", tmp_path / "out"), "--job-name=", "line break")
+
+
+def test_without_slurm_nothing_is_claimed(tmp_path):
+    done = sbatch(tmp_path / "out", "--submit", env={**ENV, "PATH": "/nonexistent"})
+    assert done.returncode == 2 and "this command failed: sbatch" in done.stderr and "submitted" not in done.stdout

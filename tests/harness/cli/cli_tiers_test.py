@@ -4,33 +4,17 @@ import os
 import time
 
 import pytest
-from program import by_variant, kvlab, no_file_beyond, results_of, run, start, succeeded, table
+from program import CONFIG, by_variant, results_of, run, start, succeeded, table
 
 HEADS, DIM, TOKENS, HOT, WARM, CHUNK = 2, 32, 3000, 500, 900, 512
-CONFIG = f"""
-experiment = ["decode", "growth"]
-threads = 1
-[model]
-q_heads = 4
-kv_heads = {HEADS}
-head_dim = {DIM}
-[sweep]
-variants = ["contiguous/f16", "tiered(hot={HOT},warm={WARM},io={{buffered,direct}})/{{f32,q8_0}}",
-  "tiered(hot={HOT},warm={WARM},link_gbps=0.5)"]
-seq_len = [{TOKENS}]
-[growth]
-seq_len = [2000]
-attend = false
-[measure]
-repetitions = 5
-retries = 0
-steps = 4
-cold_steps = 2
-"""
+TIERED = {
+    "model.kv_heads": HEADS, "model.head_dim": DIM, "sweep.seq_len": TOKENS, "growth.seq_len": 2000, "growth.attend": False, "measure.cold_steps": 2,
+    "sweep.variants": ["contiguous/f16", f"tiered(hot={HOT},warm={WARM},io={{buffered,direct}})/{{f32,q8_0}}",
+                       f"tiered(hot={HOT},warm={WARM},link_gbps=0.5)"],
+}  # fmt: skip
 ROW_BYTES = {"f32": 2 * DIM * 4, "q8_0": 2 * DIM // 32 * 34, "q4_0": 2 * DIM // 32 * 18}  # K and V of one head
 
-
-folder = results_of(CONFIG)
+folder = results_of(CONFIG, TIERED)
 
 
 def tiered_rows(folder, experiment):
@@ -128,24 +112,6 @@ def test_other_placements_have_one_tier(folder):
             assert {row[name] for name in [*columns, "bytes_hot", "bytes_warm", "read_hot_bytes"]} == {""}
 
 
-def test_the_summary_shows_them(folder):
-    text = kvlab("summary", folder, "--table", "full").stdout
-    assert "a step reads" in text and "disk" in text
-
-
-@pytest.fixture
-def spilling(folder, tmp_path):
-    """A run in the background whose tiers keep their files in the folder `tiers`."""
-    (tmp_path / "tiers").mkdir()
-
-    def spill(variants, changed={}, **options):
-        listed = [variant.replace("DIR", str(tmp_path / "tiers")) for variant in variants]
-        settings = {"experiment": "decode", "sweep.variants": listed, **changed}
-        return start(folder / "config.toml", tmp_path / "out", settings, **options)
-
-    return spill
-
-
 def open_files_in(pid, folder):
     found = []
     for fd in os.listdir(f"/proc/{pid}/fd"):
@@ -157,25 +123,16 @@ def open_files_in(pid, folder):
     return found
 
 
-def test_a_kill_leaves_no_file(spilling, tmp_path):
-    child = spilling(["tiered(hot=500,warm=900,dir=DIR)"], {"measure.repetitions": 500})
+def test_a_kill_leaves_no_file(folder, tmp_path):
+    tiers = tmp_path / "tiers"
+    tiers.mkdir()
+    long = {"experiment": "decode", "sweep.variants": [f"tiered(hot=500,warm=900,dir={tiers})"], "measure.repetitions": 500}
+    child = start(folder / "config.toml", tmp_path / "out", long)
     seen = []
     while not seen and child.poll() is None:
-        seen = open_files_in(child.pid, tmp_path / "tiers")
+        seen = open_files_in(child.pid, tiers)
         time.sleep(0.005)
     child.kill()
     child.communicate()
     assert seen, "it ended before it had a file"
-    assert list((tmp_path / "tiers").iterdir()) == []
-
-
-def test_a_full_disk_ends_its_cell_and_no_other(spilling, tmp_path):
-    """A limit on the size of files stands in for a full disk: between the results' files and the tiers'."""
-    variants = ["contiguous/f16", "tiered(hot=500,warm=900,dir=DIR)", "contiguous/q8_0"]
-    error = spilling(variants, preexec_fn=no_file_beyond(300_000)).communicate()[1]
-    rows = {row["variant"].partition("(")[0]: row for row in table(tmp_path / "out" / "cells.csv")}
-    assert rows["tiered"]["status"] == "out_of_memory", error
-    assert rows["tiered"]["reason"] == f"no room for 262144 more bytes in '{tmp_path / 'tiers'}': File too large"
-    assert {rows[name]["status"] for name in ("contiguous/f16", "contiguous/q8_0")} == {"ok"}
-    assert float(rows["contiguous/q8_0"]["step_p50_us"]) > 0
-    assert list((tmp_path / "tiers").iterdir()) == []
+    assert list(tiers.iterdir()) == []

@@ -1,5 +1,6 @@
 """Runs that several files look at: made once a process, and changed only in copies."""
 
+import json
 import shutil
 import subprocess
 import time
@@ -31,22 +32,23 @@ def results(timed_results):
 
 
 @pytest.fixture(scope="session")
-def cold_results(config, tmp_path_factory):
-    """Of rows that are large enough for few copies of them to fill the last-level cache."""
-    folder = tmp_path_factory.mktemp("cold") / "run"
-    succeeded(run(config, folder, {
-        "model.q_heads": 8, "model.kv_heads": 8, "model.head_dim": 128, "experiment": "decode", "sweep.seq_len": 512,
-        "sweep.variants": ["contiguous", "contiguous/q8_0", "contiguous/f16"], "measure.cold_steps": 3,
-    }))  # fmt: skip
-    return folder
-
-
-@pytest.fixture(scope="session")
 def file_operations(tmp_path_factory):
     """A library that counts a command's file operations, and ends or refuses one of them; see program.counted."""
     library = tmp_path_factory.mktemp("file_operations") / "count.so"
     subprocess.run(["cc", "-shared", "-fPIC", Path(__file__).with_name("file_operations.c"), "-o", library], check=True)
     return library
+
+
+@pytest.fixture
+def config_json(tmp_path):
+    """Writes a model of two layers."""
+    def write(**facts):
+        path = tmp_path / "tiny.json"
+        path.write_text(json.dumps({"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4,
+                                    "num_key_value_heads": 2, "head_dim": 32, **facts}))
+        return path
+
+    return write
 
 
 @pytest.fixture

@@ -11,15 +11,15 @@
 # refuses = { stored = "f32", tolerance = 1e-5 }
 # full = { stored = "f32", tolerance = 1e-5 }
 # ///
-"""A peer in plain Python. Each format but f32 and f16 fails in its own way."""
+"""A peer in NumPy. Each format but f32 and f16 fails in its own way."""
 
 import math
 import os
-import struct
 import sys
 import time
-from array import array
 from types import SimpleNamespace
+
+import numpy as np
 
 NEEDS = ["math"]
 DEVICES = ("cpu", "cuda")
@@ -39,7 +39,7 @@ def arms(setting):
 
 class Cache:
     def __init__(self, setting, arm, tokens):
-        s, self.arm, self.tokens = setting, arm, tokens
+        s, self.arm = setting, arm
         self.setting, self.rounds, self.settings = s, 0, "plain Python"
         print("an engine that prints must not disturb the answers", flush=True)
         if s.format == "raises":
@@ -48,22 +48,13 @@ class Cache:
             raise Unsupported("head_dim 16 is none of 64, 128")  # noqa: F821  # serve.py gives it
         if s.format == "full":
             raise MemoryError
-        self.rows = [self.side(tokens.k, 0, s.base), self.side(tokens.v, 0, s.base)]
-
-    def side(self, view, first, last):
-        s = self.setting
-        return [[[[self.stored(view[b, h, t, d]) for d in range(s.head_dim)] for t in range(first, last)]
-                 for h in range(s.kv_heads)] for b in range(s.batch)]  # fmt: skip
-
-    def stored(self, value):
-        return struct.unpack("e", struct.pack("e", value))[0] if self.setting.format == "f16" else value
+        self.q = np.asarray(tokens.q)
+        self.rows = [np.array(side, np.float16 if s.format == "f16" else np.float32) for side in (tokens.k, tokens.v)]
+        self.kept = s.base
 
     def rewind(self):
         self.rounds += 1
-        for side in self.rows:
-            for heads in side:
-                for rows in heads:
-                    del rows[self.setting.base :]
+        self.kept = self.setting.base
 
     def step(self, i):
         s = self.setting
@@ -77,22 +68,15 @@ class Cache:
         if self.rounds >= 2 and s.format == "hang":
             open(__file__ + ".hangs", "w").close()
             time.sleep(1000)
-        for side, view in zip(self.rows, (self.tokens.k, self.tokens.v)):
-            for heads, new in zip(side, self.side(view, s.base + i, s.base + i + 1)):
-                for rows, row in zip(heads, new):
-                    rows += row
+        self.kept = s.base + i + 1
         self.attend(i)
 
-    def attend(self, i=None):
-        s, self.out = self.setting, array("f")
-        i = s.steps - 1 if i is None else i
-        for b in range(s.batch):
-            for h in range(s.q_heads):
-                k, v = (side[b][h // s.group] for side in self.rows)
-                q = [self.tokens.q[b, h, i, d] for d in range(s.head_dim)]
-                weights = [math.exp(sum(map(float.__mul__, q, row)) / math.sqrt(s.head_dim)) for row in k]
-                for d in range(s.head_dim):
-                    self.out.append(sum(w * row[d] for w, row in zip(weights, v)) / sum(weights) * (1.001 if s.format == "wrong" else 1))
+    def attend(self, i=-1):
+        s = self.setting
+        k, v = (side[:, :, : self.kept].repeat(s.group, axis=1).astype(np.float64) for side in self.rows)
+        weights = np.exp(np.einsum("bhd,bhtd->bht", self.q[:, :, i], k) / math.sqrt(s.head_dim))
+        out = np.einsum("bht,bhtd->bhd", weights, v) / weights.sum(-1, keepdims=True)
+        self.out = (out * (1.001 if s.format == "wrong" else 1)).astype(np.float32)
 
     def output(self):
         return self.out

@@ -1,11 +1,10 @@
 """The model experiment through the program: its numbers recomputed from its samples, and what it refuses."""
 
 import json
-from statistics import median
 
 import pytest
 from program import HOME, assert_refused, cells_of, run, succeeded, table, unmeasured_cells
-from recomputed import EXACT, samples_of, values
+from recomputed import EXACT, assert_recomputed, samples_of, values
 
 GEOMETRY = {
     "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -34,15 +33,9 @@ def random_config(geometry):
     path.write_text(f"""
 experiment = "model"
 threads = 2
-[workload]
-weights = "random"
-[model]
-config = "{geometry}"
-[measure]
-context = "synthetic"
-repetitions = {REPETITIONS}
-steps = {STEPS}
-retries = 0
+workload = {{ weights = "random" }}
+model = {{ config = "{geometry}" }}
+measure = {{ context = "synthetic", repetitions = {REPETITIONS}, steps = {STEPS}, retries = 0 }}
 [sweep]
 variants = ["contiguous/f16", "contiguous/kivi(bits=2,group=8,residual=8)", "doubling(read=copy)", "concat/f16", "contiguous/ring(window=16)"]
 seq_len = {TOKENS}
@@ -115,13 +108,11 @@ def test_a_models_own_weights_read_their_prompt(tmp_path):
     cells = cells_of(HOME / "configs/model_small.toml", tmp_path / "out", {
         "sweep.seq_len": 96, "sweep.batch": 2, "sweep.variants": ["contiguous/f16", "contiguous/h2o(heavy=16,recent=16)"],
         "measure.steps": 4})  # fmt: skip
-    samples = {}
-    for row in table(tmp_path / "out" / "samples.csv"):
-        samples.setdefault((row["cell"], row["kind"]), []).append(number(row, "step_us"))
+    samples = samples_of(tmp_path / "out")
     for row in cells:
         assert row["status"] == "ok", row["reason"]
         assert (row["weights"], row["weights_type"], row["context"]) == ("file", "f32", "prefill")
-        assert len(samples[row["cell"], "prefill"]) == 5 and len(samples[row["cell"], "step"]) == 20
+        assert [sum(map(len, samples[row["cell"], kind].values())) for kind in ("prefill", "step")] == [5, 20]
         context = 96 - 4 * 5 - 1
         assert number(row, "prefill_tokens_per_s") == EXACT(2 * context / number(row, "prefill_p50_us") * 1e6, rel=1e-6)
 
@@ -133,15 +124,10 @@ def test_linear_layers_keep_a_state_that_is_counted_timed_and_checked(random_con
     cells = cells_of(random_config, tmp_path / "out", {
         "model.config": geometry, "measure.context": context, "sweep.variants": ["contiguous/f16", "concat", "none"]})  # fmt: skip
     assert [row["variant"] for row in cells] == ["contiguous/f16", "contiguous/f16", "concat", "no_cache"]
-    samples = {}
-    for row in table(tmp_path / "out" / "samples.csv"):
-        if row["kind"] == "step":
-            parts = sum(number(row, f"{part}_us") for part in (*PARTS, "state"))
-            assert number(row, "step_us") == EXACT(parts, rel=1e-6)
-            samples.setdefault(row["cell"], []).append(number(row, "state_us"))
+    assert "state_us" in table(tmp_path / "out" / "samples.csv")[0] and assert_recomputed(tmp_path / "out")[0] == len(cells)
     for row in cells:
         assert row["status"] == "ok", row["reason"]
-        assert row["layers"] == "4" and number(row, "state_p50_us") == EXACT(median(samples[row["cell"]]), rel=1e-7)
+        assert row["layers"] == "4" and number(row, "state_p50_us") > 0
         assert 0 < number(row, "err_state_rel_l2") < 1e-5
         bound = number(row, "weights_bound_us") + number(row, "bound_us")
         if row["variant"] == "no_cache":

@@ -23,18 +23,11 @@ CONFIG = f"""
 title = "tiny"
 experiment = ["decode", "growth"]
 threads = 1
-[model]
-q_heads = {Q_HEADS}
-kv_heads = {KV_HEADS}
-head_dim = {HEAD_DIM}
+model = {{ q_heads = {Q_HEADS}, kv_heads = {KV_HEADS}, head_dim = {HEAD_DIM} }}
+measure = {{ repetitions = {REPETITIONS}, retries = 0, steps = {STEPS}, cold_steps = 0 }}
 [sweep]
 variants = ["contiguous", "contiguous/f16", "doubling", "doubling(read=copy)", "concat", "concat/f16"]
 seq_len = [32, {TOKENS}]
-[measure]
-repetitions = {REPETITIONS}
-retries = 0
-steps = {STEPS}
-cold_steps = 0
 """
 
 
@@ -143,6 +136,13 @@ def write_table(path, rows):
         writer.writerows(rows)
 
 
+def write_trace(path, requests, ms, output_tokens):
+    """Requests of 1,000 tokens, so many milliseconds apart, that share their first block of 512."""
+    path.write_text("".join(json.dumps({"timestamp": ms * i, "input_length": 1000, "output_length": output_tokens, "hash_ids": [0, i + 1]}) + "\n"
+                            for i in range(requests)))
+    return path
+
+
 def change_row(folder, **changes):
     """Changes the first row of cells.csv that was compared with a baseline; the row's key."""
     rows = table(folder / "cells.csv")
@@ -158,9 +158,9 @@ def change_json(path, change):
     path.write_text(json.dumps(value, indent=1))
 
 
-def cut_lines(path, count):
-    """Drops the last lines."""
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-count]))
+def change_environment(folder, section=None, **changes):
+    """Changes what env.json says, or a section of it."""
+    change_json(folder / "env.json", lambda env: (env[section] if section else env).update(changes))
 
 
 def cells_by_key(folder):
@@ -176,18 +176,14 @@ def lines_by_cell(path):
     return lines
 
 
-def assert_same_cells(folder, whole):
-    """As an uninterrupted run has, each once, and samples of exactly these."""
-    assert set(cells_by_key(folder)) == set(cells_by_key(whole))
-    for name in ("samples.csv", "growth.csv"):
-        count = lambda where: {cell: len(lines) for cell, lines in lines_by_cell(where / name).items()}
-        assert count(folder) == count(whole)
-
-
 def assert_complete(folder, whole):
-    assert_same_cells(folder, whole)
+    """The files and cells of an uninterrupted run, each once, and as many lines of each cell."""
     assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in whole.iterdir())
     assert json.loads((folder / "env.json").read_text())["finished"]
+    assert cells_by_key(folder).keys() == cells_by_key(whole).keys()
+    count = lambda table: {cell: len(lines) for cell, lines in lines_by_cell(table).items()}
+    for timed in (name for name in ("samples.csv", "growth.csv") if (whole / name).exists()):
+        assert count(folder / timed) == count(whole / timed), timed
 
 
 def gpu_is_there():

@@ -71,6 +71,15 @@ def run(folder, *functions, file=FILE, again=(), **changed):
     return run_config(CONFIG, folder / "out", settings, *again)
 
 
+def assert_each_failed_alone(done, folder, reasons):
+    """The first cell, without a function, and the last one are measured; each between them has its reason."""
+    assert done.returncode == 1, done.stderr
+    rows = table(folder / "out" / "cells.csv")
+    assert [row["status"] for row in rows] == ["ok", *["failed"] * len(reasons), "ok"]
+    for row, said in zip(rows[1:], reasons):
+        assert re.search(said, row["reason"]), row["reason"]
+
+
 def test_knorm_in_python_is_knorm_in_cpp(results):
     rows = by_variant(table(results / "cells.csv"))
     cpp, python = rows["contiguous/knorm(budget=20)"], rows[STEPS]
@@ -105,12 +114,9 @@ def test_a_run_can_be_repeated(tmp_path):
 
 def test_an_error_names_its_line_and_ends_its_cell_alone(tmp_path):
     done = run(tmp_path, *(f"{name},budget=20" for name in ("shape", "nan", "writes", "ends", "seeded")))
-    assert done.returncode == 1, done.stderr
-    rows = table(tmp_path / "out" / "cells.csv")
-    assert [row["status"] for row in rows] == ["ok", *["failed"] * 4, "ok"]
-    for row, said in zip(rows[1:], (r"policy\.py:7: ValueError: it returned an array of shape \(\d+, \d+\), not \(\d+, 40\)", r"policy\.py:10: ValueError: a score is NaN",
-                                    r"policy\.py:14: ValueError: assignment destination is read-only", "ended")):  # fmt: skip
-        assert re.search(rf"^python\(.*policy\.py:\w+\) .*{said}", row["reason"]), row["reason"]
+    reasons = (r"policy\.py:7: ValueError: it returned an array of shape \(\d+, \d+\), not \(\d+, 40\)", r"policy\.py:10: ValueError: a score is NaN",
+               r"policy\.py:14: ValueError: assignment destination is read-only", "ended")  # fmt: skip
+    assert_each_failed_alone(done, tmp_path, [rf"^python\(.*policy\.py:\w+\) .*{said}" for said in reasons])
 
 
 def test_files_that_cannot_be_imported_are_refused_before_anything_is_written(tmp_path):
@@ -169,13 +175,9 @@ def test_codes_of_any_length_are_counted_and_rows_come_one_by_one(tmp_path):
 def test_an_error_of_a_codec_names_its_line_and_ends_its_cell_alone(tmp_path):
     wrong = [CODEC.replace(*change) for change in (("return row.tobytes() + bytes(row.tobytes()[0] % 7)", "return len(row)"), (".reshape(shape)", "[1:]"),
              (".reshape(shape)", ".reshape(shape) * np.nan"), ("return row.tobytes() + bytes(row.tobytes()[0] % 7)", "row[:] = 0"))]  # fmt: skip
-    done = run_codecs(tmp_path, *wrong, CODEC)
-    assert done.returncode == 1, done.stderr
-    rows = table(tmp_path / "out" / "cells.csv")
-    assert [row["status"] for row in rows] == ["ok", *["failed"] * 4, "ok"]
-    for row, said in zip(rows[1:], (r"codec0\.py:3: TypeError: it returned int, not bytes", r"codec1\.py:6: ValueError: it returned an array of shape \(\d+,\), not \(1, \d+\)",
-                                    r"codec2\.py:6: ValueError: a value is NaN or infinite", r"codec3\.py:4: ValueError: assignment destination is read-only")):  # fmt: skip
-        assert re.search(said, row["reason"]), row["reason"]
+    assert_each_failed_alone(run_codecs(tmp_path, *wrong, CODEC), tmp_path, [
+        r"codec0\.py:3: TypeError: it returned int, not bytes", r"codec1\.py:6: ValueError: it returned an array of shape \(\d+,\), not \(1, \d+\)",
+        r"codec2\.py:6: ValueError: a value is NaN or infinite", r"codec3\.py:4: ValueError: assignment destination is read-only"])  # fmt: skip
 
 
 def test_codecs_are_refused_in_one_line(tmp_path):

@@ -1,6 +1,7 @@
 """The experiments that run a model, as users meet them: the config that comes with kvlab, and what is refused."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -130,15 +131,21 @@ def test_a_baseline_that_cannot_run_leaves_losses_uncompared(tmp_path):
     assert float(row["kl_mean"]) > 0 and buckets and all(bucket["loss_change"] == "" for bucket in buckets)
 
 
-def test_positions_add_up_to_the_cell(results):
-    buckets = table(results / "positions.csv")
-    for cell in rows_of(results, "quality"):
+def assert_buckets_add_up(folder, cells, firsts, columns):
+    """A cell's means are those of its buckets of positions, of which each begins behind the one before."""
+    buckets = table(folder / "positions.csv")
+    for cell in cells:
         own = [row for row in buckets if row["cell"] == cell["cell"]]
-        assert [(row["position_first"], row["position_last"]) for row in own] == [("0", "15"), ("16", "31"), ("32", "39")]
-        for column in ("loss", "kl_mean", "top1_agreement"):
-            mean = sum(float(row[column]) * int(row["predictions"]) for row in own) / 200
+        assert [int(row["position_first"]) for row in own] == list(firsts)
+        for column in columns:
+            mean = sum(float(row[column]) * int(row["predictions"]) for row in own) / int(cell["predictions"])
             assert mean == pytest.approx(float(cell[column]), rel=1e-6, abs=1e-12)
-    ring = [row for row in buckets if row["variant"] == "contiguous/ring(window=16)"]
+
+
+def test_positions_add_up_to_the_cell(results):
+    assert_buckets_add_up(results, rows_of(results, "quality"), [0, 16, 32], ["loss", "kl_mean", "top1_agreement"])
+    ring = [row for row in table(results / "positions.csv") if row["variant"] == "contiguous/ring(window=16)"]
+    assert [row["position_last"] for row in ring] == ["15", "31", "39"]
     assert float(ring[0]["kl_max"]) == 0 < float(ring[1]["kl_mean"])
 
 
@@ -326,13 +333,12 @@ def test_the_wrong_tokenizer_is_refused(tmp_path):
     assert_refused(run(tmp_path / "out", *of, tmp_path / "greek.txt"), "is outside the vocabulary of")
 
 
-def test_sample_is_the_same_again_and_refuses_what_is_too_long():
+def test_sample_is_the_same_again():
     folder = HOME / "configs/models/kvlab-recall-1m"
     args = ["sample", "--model", folder]
     first, again = (kvlab(*args, "--tokens", 20, "--documents", 2, "--seed", 3).stdout for _ in range(2))
     assert first == again and first.count("\n<|endoftext|>\n") == 2
     assert first != kvlab(*args, "--tokens", 20, "--documents", 2, "--seed", 4).stdout
-    assert_refused(kvlab(*args, "--tokens", 1024), "past the model's 1024 positions")
 
 
 def test_a_summary_says_for_which_caches_a_loss_grows_with_the_position():
@@ -340,3 +346,32 @@ def test_a_summary_says_for_which_caches_a_loss_grows_with_the_position():
     assert "with each doubling of the position, from 256 to 8191, the loss grows for" in said
     assert "kivi 2-bit residual 128 +0.042 nats (0.025 to 0.059)" in said
     assert "it does not surely change for q4_0" in said
+
+
+STREAMED = {
+    "stream.variants": ["contiguous", "contiguous/ring(window=64)", "contiguous/ring(window=60,sinks=4,positions=cache)"],
+    "stream.recompute": [64], "stream.seq_len": 1280, "stream.step_tokens": 64,
+}  # fmt: skip
+STREAM = HOME / "configs" / "stream.toml"
+streamed = results_of(STREAM, STREAMED)
+
+
+def test_every_cell_of_a_stream_has_its_numbers(streamed):
+    rows = table(streamed / "cells.csv")
+    recomputed = "recompute(window=64,stride=32)"
+    assert [row["variant"] for row in rows][-1] == recomputed and len(rows) == 4
+    for row in rows:
+        assert row["status"] == "ok" and row["predictions"] == "1280" and row["versus"] == recomputed
+        assert row["trained_tokens"] == "1024"
+        assert float(row["perplexity"]) == pytest.approx(math.exp(float(row["loss"])), rel=1e-6)
+        assert (row["bytes_payload"] == "") == (row["variant"] == recomputed)
+        assert (row["chunk_max_diff"] == "") == (row["variant"] == recomputed)
+        assert row["variant"] == recomputed or 0 < float(row["chunk_max_diff"]) < 2e-3
+    assert rows[-1]["verdict"] == "baseline" and float(rows[-1]["loss_change"]) == 0
+    assert_buckets_add_up(streamed, rows, range(0, 1280, 64), ["loss"])
+
+
+def test_chunks_of_a_stream_change_nothing(streamed, tmp_path):
+    succeeded(run_config(STREAM, tmp_path / "out", {**STREAMED, "stream.step_tokens": 1}))
+    for one, other in zip(table(streamed / "cells.csv"), table(tmp_path / "out" / "cells.csv")):
+        assert abs(float(one["loss"]) - float(other["loss"])) < 1e-4

@@ -53,9 +53,7 @@ def test_a_window_forgets_an_early_record_and_a_cache_that_keeps_all_does_not(re
 
 
 def test_a_prompt_is_read_at_full_precision_unless_asked_otherwise(results, tmp_path):
-    config = tmp_path / "c.toml"
-    config.write_text(CONFIG)
-    succeeded(run(config, tmp_path / "run", {"task.prefill": "stored", "task.depth": 10}))
+    succeeded(run(results / "config.toml", tmp_path / "run", {"task.prefill": "stored", "task.depth": 10}))
     full, stored = by_cache_and_depth(results), by_cache_and_depth(tmp_path / "run")
     assert {row["prefill"] for row in full.values()} == {"full"} and {row["prefill"] for row in stored.values()} == {"stored"}
     for variant in ("contiguous", "paged"):
@@ -63,7 +61,7 @@ def test_a_prompt_is_read_at_full_precision_unless_asked_otherwise(results, tmp_
     cut, window = ("paged/f16/snapkv(budget=64)", "10"), ("paged/ring(window=64)", "10")
     assert full[cut]["credit"] == stored[cut]["credit"] and math.isclose(float(full[cut]["loss"]), float(stored[cut]["loss"]), rel_tol=0.01)
     assert full[window]["loss"] != stored[window]["loss"]
-    refused = run(config, tmp_path / "refused", {"task.prefill": "whole"})
+    refused = run(results / "config.toml", tmp_path / "refused", {"task.prefill": "whole"})
     assert_refused(refused, "full")
 
 
@@ -72,10 +70,8 @@ def test_a_task_that_the_full_cache_fails_is_unusable(results):
     assert {(row["usable"], row["verdict"], row["full_right"]) for row in rows} == {("no", "", "0")}
 
 
-def test_without_a_floor_answers_are_compared(tmp_path):
-    config = tmp_path / "c.toml"
-    config.write_text(CONFIG)
-    said = succeeded(run(config, tmp_path / "run", {"task.floor": 0, "task.depth": 10})).stdout
+def test_without_a_floor_answers_are_compared(results, tmp_path):
+    said = succeeded(run(results / "config.toml", tmp_path / "run", {"task.floor": 0, "task.depth": 10})).stdout
     rows = by_cache_and_depth(tmp_path / "run")
     assert {row["usable"] for row in rows.values()} == {"yes"}
     assert rows["contiguous", "10"]["verdict"] == "baseline" and rows["paged/ring(window=64)", "10"]["verdict"] == "cannot_be_decided"
@@ -85,24 +81,20 @@ def test_without_a_floor_answers_are_compared(tmp_path):
 
 
 def test_a_known_question_is_compressed_with_the_text(results, tmp_path):
-    config = tmp_path / "c.toml"
-    config.write_text(CONFIG)
-    succeeded(run(config, tmp_path / "run", {"task.query": "before"}))
+    succeeded(run(results / "config.toml", tmp_path / "run", {"task.query": "before"}))
     before, after = by_cache_and_depth(tmp_path / "run"), by_cache_and_depth(results)
     assert {row["query"] for row in before.values()} == {"before"}
     cut = "paged/f16/snapkv(budget=64)", "10"
     assert float(before[cut]["kept_tokens"]) < float(after[cut]["kept_tokens"])  # no question after the cut
     assert before["contiguous", "10"]["credit"] == after["contiguous", "10"]["credit"]
-    succeeded(run(config, tmp_path / "stored", {"task.query": "before", "task.prefill": "stored"}))
+    succeeded(run(results / "config.toml", tmp_path / "stored", {"task.query": "before", "task.prefill": "stored"}))
     stored = by_cache_and_depth(tmp_path / "stored")
     # The cache reads the token before the answer itself: else the full cache would choose the answer's first token for all.
     assert float(before[cut]["kept_tokens"]) == float(stored[cut]["kept_tokens"]) + 1
 
 
-def test_of_two_questions_only_the_first_is_known(tmp_path):
-    config = tmp_path / "c.toml"
-    config.write_text(CONFIG)
-    succeeded(run(config, tmp_path / "run", {"task.task": "two", "task.query": "before", "task.depth": 50}))
+def test_of_two_questions_only_the_first_is_known(results, tmp_path):
+    succeeded(run(results / "config.toml", tmp_path / "run", {"task.task": "two", "task.query": "before", "task.depth": 50}))
     kept = by_cache_and_depth(tmp_path / "run")["paged/f16/snapkv(budget=64)", "50"]["kept_tokens"]
     assert float(kept) > 64 + 20  # the first answer, the second question and its answer follow the cut
 
@@ -222,10 +214,9 @@ def test_a_verdict_that_is_not_of_its_questions_is_found(tasks):
     assert done.returncode == 1 and f"'{rows[1]['cell']}': verdict is 'not_found_worse', but all cells together give 'worse'" in done.stdout
 
 
-def test_a_text_of_ids_alone_asks_for_a_tokenizer(tmp_path):
-    config, ids = tmp_path / "c.toml", tmp_path / "ids.u16"
+def test_a_text_of_ids_alone_asks_for_a_tokenizer(results, tmp_path):
+    ids = tmp_path / "ids.u16"
     model = shutil.copytree(HOME / "configs/models/kvlab-recall-1m", tmp_path / "model", ignore=shutil.ignore_patterns("tokenizer*"))
     ids.write_bytes(bytes([7, 0]) * 8000)
-    config.write_text(CONFIG)
-    done = run(config, tmp_path / "run", {"workload.model": model, "workload.text": ids})
+    done = run(results / "config.toml", tmp_path / "run", {"workload.model": model, "workload.text": ids})
     assert_refused(done, "needs a tokenizer", out=tmp_path / "run")

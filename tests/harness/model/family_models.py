@@ -23,83 +23,40 @@ from safetensors.numpy import save_file
 
 TOKENS = 40
 SHAPE: dict[str, Any] = dict(
-    hidden_size=32,
-    intermediate_size=24,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=16,
-    vocab_size=29,
-    max_position_embeddings=64,
-    rms_norm_eps=1e-6,
-)
-GEMMA2 = dict(
-    **SHAPE,
-    model_type="gemma2",
-    architectures=["Gemma2ForCausalLM"],
-    hidden_activation="gelu_pytorch_tanh",
-    sliding_window=8,
-    query_pre_attn_scalar=24,
-    attn_logit_softcapping=3.0,
-    final_logit_softcapping=5.0,
-    rope_theta=10000.0,
-)
-GEMMA3 = dict(
-    SHAPE,
-    model_type="gemma3_text",
-    architectures=["Gemma3ForCausalLM"],
-    num_hidden_layers=4,
-    hidden_activation="gelu_pytorch_tanh",
-    sliding_window=8,
-    sliding_window_pattern=3,
-    query_pre_attn_scalar=24,
-    rope_theta=1e6,
-    rope_local_base_freq=100.0,
+    hidden_size=32, intermediate_size=24, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=16, vocab_size=29,
+    max_position_embeddings=64, rms_norm_eps=1e-6,
+)  # fmt: skip
+
+
+def family(model_type: str, architecture: str, **own: Any) -> dict[str, Any]:
+    """The keys in common, and those of the family."""
+    return {**SHAPE, "model_type": model_type, "architectures": [architecture], **own}
+
+
+GEMMA2 = family(
+    "gemma2", "Gemma2ForCausalLM", hidden_activation="gelu_pytorch_tanh", sliding_window=8, query_pre_attn_scalar=24,
+    attn_logit_softcapping=3.0, final_logit_softcapping=5.0, rope_theta=10000.0,
+)  # fmt: skip
+GEMMA3 = family(
+    "gemma3_text", "Gemma3ForCausalLM", num_hidden_layers=4, hidden_activation="gelu_pytorch_tanh", sliding_window=8,
+    sliding_window_pattern=3, query_pre_attn_scalar=24, rope_theta=1e6, rope_local_base_freq=100.0,
     rope_scaling=dict(rope_type="linear", factor=8.0),
-)
+)  # fmt: skip
 GPT2 = dict(
-    model_type="gpt2",
-    architectures=["GPT2LMHeadModel"],
-    activation_function="gelu_new",
-    n_embd=32,
-    n_layer=3,
-    n_head=4,
-    n_positions=64,
-    n_ctx=64,
-    vocab_size=29,
-    layer_norm_epsilon=1e-5,
-)
-YARN = dict(
-    rope_type="yarn", factor=4.0, beta_fast=8.0, beta_slow=1.0, original_max_position_embeddings=32, truncate=False
-)
-GPT_OSS = dict(
-    SHAPE,
-    model_type="gpt_oss",
-    architectures=["GptOssForCausalLM"],
-    sliding_window=8,
-    num_local_experts=4,
-    num_experts_per_tok=2,
-    attention_bias=True,
-    swiglu_limit=0.8,
-    rope_theta=1000.0,
-    rope_scaling=YARN,
-    tie_word_embeddings=False,
-)
-NANOCHAT = dict(SHAPE, model_type="nanochat", architectures=["NanoChatForCausalLM"], final_logit_softcapping=5.0)
-QWEN35 = dict(
-    SHAPE,
-    model_type="qwen3_5_text",
-    architectures=["Qwen3_5ForCausalLM"],
-    num_hidden_layers=3,
-    full_attention_interval=2,
-    linear_conv_kernel_dim=3,
-    linear_num_key_heads=2,
-    linear_num_value_heads=4,
-    linear_key_head_dim=16,
-    linear_value_head_dim=12,
-    attn_output_gate=True,
+    model_type="gpt2", architectures=["GPT2LMHeadModel"], activation_function="gelu_new", n_embd=32, n_layer=3, n_head=4, n_positions=64,
+    n_ctx=64, vocab_size=29, layer_norm_epsilon=1e-5,
+)  # fmt: skip
+YARN = dict(rope_type="yarn", factor=4.0, beta_fast=8.0, beta_slow=1.0, original_max_position_embeddings=32, truncate=False)
+GPT_OSS = family(
+    "gpt_oss", "GptOssForCausalLM", sliding_window=8, num_local_experts=4, num_experts_per_tok=2, attention_bias=True, swiglu_limit=0.8,
+    rope_theta=1000.0, rope_scaling=YARN, tie_word_embeddings=False,
+)  # fmt: skip
+NANOCHAT = family("nanochat", "NanoChatForCausalLM", final_logit_softcapping=5.0)
+QWEN35 = family(
+    "qwen3_5_text", "Qwen3_5ForCausalLM", num_hidden_layers=3, full_attention_interval=2, linear_conv_kernel_dim=3, linear_num_key_heads=2,
+    linear_num_value_heads=4, linear_key_head_dim=16, linear_value_head_dim=12, attn_output_gate=True,
     rope_parameters=dict(rope_type="default", rope_theta=100.0, mrope_section=[11, 11, 10], mrope_interleaved=True),
-)
+)  # fmt: skip
 QWEN = dict(SHAPE, rope_theta=1e6, sliding_window=8, max_window_layers=1, tie_word_embeddings=False)
 # The config.json of each, as released models have theirs, which is older than the library. "_saved": as the library
 # writes it today.
@@ -120,9 +77,7 @@ CASES: dict[str, dict[str, Any]] = {
     "nanochat": NANOCHAT,
     "nanochat_saved": dict(NANOCHAT, head_dim=8, num_key_value_heads=4, rope_scaling=dict(YARN, rope_theta=1000.0)),
     "qwen3_5": QWEN35,
-    "qwen3_5_saved": dict(
-        QWEN35, num_hidden_layers=2, rope_parameters=dict(YARN, rope_theta=1000.0, partial_rotary_factor=0.5)
-    ),
+    "qwen3_5_saved": dict(QWEN35, num_hidden_layers=2, rope_parameters=dict(YARN, rope_theta=1000.0, partial_rotary_factor=0.5)),
 }
 
 

@@ -46,6 +46,13 @@ def add_tokenizer(writer: GGUFWriter, kind: str, pre: str = "gpt-2") -> int:
     return len(tokens)
 
 
+def finish(writer: GGUFWriter) -> None:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 class ModelWriter(GGUFWriter):
     """Writes random matrices as `kind`, or, `expanded`, as what those say in f32, and random vectors as f32."""
 
@@ -156,10 +163,7 @@ def write_model(
         writer.matrix("output.weight", vocabulary, HIDDEN)
     for layer in range(LAYERS):
         writer.layer(f"blk.{layer}.")
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     return path
 
 

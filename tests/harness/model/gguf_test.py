@@ -14,6 +14,7 @@ import gguf_models
 import numpy
 import pytest
 from gguf_models import MERGES, Oracle, write_model
+from safetensors.numpy import load_file
 
 HOME = Path(os.environ["KVLAB_HOME"])
 PROGRAM = os.environ["KVLAB_PROGRAM"]
@@ -53,19 +54,16 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def kvlab(home: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [PROGRAM, *map(str, arguments)]
-    environment = {**os.environ, "KVLAB_HOME": str(home), "KVLAB_PYTHON": ""}
-    return subprocess.run(command, capture_output=True, text=True, timeout=1000, env=environment)
+def kvlab(home: Path, *arguments: object, command: tuple[str, ...] = (PROGRAM,), **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "KVLAB_HOME": str(home), "KVLAB_PYTHON": "", **variables}
+    return subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True, timeout=1000, env=environment)
 
 
 def logits_of(home: Path, model: Path, text: Path, out: Path) -> Any:
     done = kvlab(home, "logits", "--model", model, "--text", text, "--out", out)
     assert done.returncode == 0, done.stderr
-    data = out.read_bytes()
-    size = int.from_bytes(data[:8], "little")
-    (shape,) = (t["shape"] for t in json.loads(data[8 : 8 + size]).values())
-    return numpy.frombuffer(data, "<f4", offset=8 + size).reshape(shape)
+    (logits,) = load_file(out).values()
+    return logits
 
 
 def assert_same_logits(home: Path, model: Path, ids: Any, folder: Path) -> None:
@@ -150,16 +148,13 @@ def test_weights_take_the_memory_of_the_file(size: tuple[int, int, int], kind: s
     block = writer.blocks(kind, 256)
     for name, (rows, columns) in matrices.items():
         writer.add_tensor(f"{name}.weight", numpy.tile(block, (rows, columns // 256)), raw_dtype=gguf_models.Type[kind])
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    gguf_models.finish(writer)
     numpy.save(tmp_path / "ids.npy", numpy.arange(4, dtype="<u4"))
-    words = [PROGRAM, "logits", "--model", str(model), "--text", str(tmp_path / "ids.npy"), "--out", str(tmp_path / "out")]
     before = {path.name for path in (home / ".models").glob("*")}
     # A process of its own measures, since a child's peak is at least that of its parent, which has written the file.
     measure = "import os, sys; child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ); _, status, usage = os.wait4(child, 0); print(status, usage.ru_maxrss)"
-    done = subprocess.run([sys.executable, "-c", measure, *words], env={**os.environ, "KVLAB_HOME": str(home), "KVLAB_PYTHON": ""}, capture_output=True, text=True)
+    words = ["logits", "--model", model, "--text", tmp_path / "ids.npy", "--out", tmp_path / "out"]
+    done = kvlab(home, *words, command=(sys.executable, "-c", measure, PROGRAM))
     status, peak = map(int, done.stdout.split()[-2:])
     assert status == 0, done.stderr
     stored = model.stat().st_size
@@ -226,21 +221,21 @@ def test_a_whole_run_reads_plain_text(home: Path, tmp_path: Path) -> None:
     assert_refused(kvlab(home, "sample", "--model", model, "--tokens", "20"), "--prompt is needed", "puts no token before a text")
 
 
-@pytest.mark.parametrize("cut", [0, 3, 30, 700, 20000, -1])
-def test_a_truncated_file_is_refused(cut: int, home: Path, tmp_path: Path) -> None:
-    model = write_model(tmp_path / "cut.gguf", "llama")
+def refused_logits(home: Path, model: Path, *parts: str) -> None:
+    assert_refused(kvlab(home, "logits", "--model", model, "--text", __file__, "--out", model.with_suffix(".out")), *parts)
+
+
+@pytest.mark.parametrize("architecture, cut, said", [
+    *(("llama", cut, "broken, truncated or not a GGUF file") for cut in (0, 3, 30, 700, 20000, -1)),
+    *((name, None, f"architecture '{name}' is not implemented; known are llama, qwen2") for name in ("mamba", "bert")),
+])
+def test_a_truncated_or_unknown_file_is_refused(architecture: str, cut: int | None, said: str, home: Path, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "cut.gguf", architecture)
     model.write_bytes(model.read_bytes()[:cut])
     before = set((home / ".models").glob("*"))
-    for command in (["tables", "--model", model], ["logits", "--model", model, "--text", __file__, "--out", tmp_path / "out"]):
-        assert_refused(kvlab(home, *command), "cut.gguf", "broken, truncated or not a GGUF file")
+    assert_refused(kvlab(home, "tables", "--model", model), "cut.gguf", said)
+    refused_logits(home, model, "cut.gguf", said)
     assert set((home / ".models").glob("*")) <= before | {home / ".models/sha256", home / ".models/.lock"}
-
-
-@pytest.mark.parametrize("architecture", ["mamba", "bert"])
-def test_an_unknown_architecture_is_refused(architecture: str, home: Path, tmp_path: Path) -> None:
-    model = write_model(tmp_path / "other.gguf", architecture)
-    for command in (["tables", "--model", model], ["logits", "--model", model, "--text", __file__, "--out", tmp_path / "out"]):
-        assert_refused(kvlab(home, *command), f"architecture '{architecture}' is not implemented; known are llama, qwen2")
 
 
 def test_a_tensor_without_a_place_is_refused(home: Path, tmp_path: Path) -> None:
@@ -248,7 +243,7 @@ def test_a_tensor_without_a_place_is_refused(home: Path, tmp_path: Path) -> None
     data = model.read_bytes().replace(b"blk.1.attn_q_norm", b"blk.1.attn_x_norm")
     model.write_bytes(data)
     before = set((home / ".models").glob("*"))
-    assert_refused(kvlab(home, "logits", "--model", model, "--text", __file__, "--out", tmp_path / "out"), "blk.1.attn_x_norm.weight has no place")
+    refused_logits(home, model, "blk.1.attn_x_norm.weight has no place")
     assert set((home / ".models").glob("*-*")) <= before
 
 
@@ -277,7 +272,7 @@ def test_an_unknown_tokenizer_reads_ids_alone(old: bytes, new: bytes, said: str,
 ])
 def test_what_is_stated_is_used_or_refused(architecture: str, options: dict[str, Any], said: str, home: Path, tmp_path: Path) -> None:
     model = write_model(tmp_path / "stated.gguf", architecture, **options)
-    assert_refused(kvlab(home, "logits", "--model", model, "--text", __file__, "--out", tmp_path / "out"), said)
+    refused_logits(home, model, said)
 
 
 @pytest.mark.skipif(not (DATA / "cases").is_dir(), reason="the real data are not here: KVLAB_DATA")
@@ -292,12 +287,10 @@ def test_files_made_after_public_reports(home: Path, tmp_path: Path) -> None:
 
 def test_a_full_disk_leaves_nothing(home: Path, tmp_path: Path) -> None:
     model = write_model(tmp_path / "large.gguf", "llama", "MXFP4", rope__scaling__factor=3.0)
-    words = ["logits", "--model", str(model), "--text", str(__file__), "--out", str(tmp_path / "out")]
-    environment = {**os.environ, "KVLAB_HOME": str(home), "KVLAB_PYTHON": ""}
+    words = ["logits", "--model", model, "--text", __file__, "--out", tmp_path / "out"]
     before = set((home / ".models").glob("*"))
     # A file may not grow past 100 KiB: the write fails as on a full disk.
-    command = ["sh", "-c", 'ulimit -f 100; exec "$@"', "sh", PROGRAM, *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1000, env=environment)
+    done = kvlab(home, *words, command=("sh", "-c", 'ulimit -f 100; exec "$@"', "sh", PROGRAM))
     assert done.returncode == 2 and "File too large" in done.stderr.splitlines()[-1]
     assert set((home / ".models").glob("*")) <= before | {home / ".models/sha256", home / ".models/.lock"}
 

@@ -8,7 +8,8 @@ import pydoc_data.topics
 import random
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ import numpy
 import pytest
 import sentencepiece
 from gguf import GGUFWriter
-from gguf_models import byte_vocabulary
-from tokenizers import Tokenizer, models
+from gguf_models import byte_vocabulary, finish
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 HOME = Path(os.environ["KVLAB_HOME"])
 sys.path.insert(0, str(HOME / "harness" / "model"))
@@ -71,62 +72,38 @@ def words_of(text: str) -> Iterator[str]:
 
 def digits_apart(text: str) -> Iterator[str]:
     """Every digit by itself, and what is between digits."""
-    between = ""
-    for c in text:
-        if unicodedata.category(c)[0] == "N":
-            yield from [between, c] if between else [c]
-            between = ""
-        else:
-            between += c
-    if between:
-        yield between
+    for is_digit, run in groupby(text, lambda c: unicodedata.category(c)[0] == "N"):
+        yield from run if is_digit else ["".join(run)]
+
+
+def merged(parts: list[str], rank: Callable[[str, str], float | None]) -> list[str]:
+    """The definition: of neighbours that can be one, those of the least rank are, the leftmost of equals, until none can be."""
+    while ranked := [(found, at) for at, pair in enumerate(zip(parts, parts[1:])) if (found := rank(*pair)) is not None]:
+        at = min(ranked)[1]
+        parts[at : at + 2] = ["".join(parts[at : at + 2])]
+    return parts
 
 
 class ByteLevelBpe:
-    """The definition: of a word's symbols, those of the best-ranked merge are merged, from the left, until none can be."""
-
     def __init__(self, tokens: list[str], merges: list[str]) -> None:
         self.ids = {token: i for i, token in enumerate(tokens)}
         self.ranks = {tuple(merge.split(" ")): i for i, merge in enumerate(merges)}
         self.letters = byte_vocabulary()[:256]
 
     def word(self, word: str) -> list[int]:
-        parts = [self.letters[byte] for byte in word.encode()]
-        while True:
-            ranked = [(self.ranks.get(pair, len(self.ranks)), i) for i, pair in enumerate(zip(parts, parts[1:]))]
-            if not ranked or min(ranked)[0] == len(self.ranks):
-                return [self.ids[part] for part in parts]
-            pair = tuple(parts[min(ranked)[1] :][:2])
-            i, merged = 0, []
-            while i < len(parts):
-                both = tuple(parts[i : i + 2]) == pair
-                merged.append(parts[i] + parts[i + 1] if both else parts[i])
-                i += 2 if both else 1
-            parts = merged
+        parts = merged([self.letters[byte] for byte in word.encode()], lambda *pair: self.ranks.get(pair))
+        return [self.ids[part] for part in parts]
 
     def encode(self, text: str, apart: bool) -> list[int]:
         return [i for piece in (digits_apart(text) if apart else [text]) for word in words_of(piece) for i in self.word(word)]
 
 
 def trained_merges() -> list[str]:
-    """A few hundred merges that texts of many scripts call for: each time the most frequent pair."""
-    letters = byte_vocabulary()[:256]
-    words = [[letters[byte] for byte in word.encode()] for line in lines(150) for word in words_of(line)]
-    merges = []
-    for _ in range(200):
-        counts: dict[tuple[str, str], int] = {}
-        for word in words:
-            for pair in zip(word, word[1:]):
-                counts[pair] = counts.get(pair, 0) + 1
-        best = max(counts, key=lambda pair: (counts[pair], pair))
-        merges.append(" ".join(best))
-        for word in words:
-            i = 0
-            while i + 1 < len(word):
-                if (word[i], word[i + 1]) == best:
-                    word[i : i + 2] = ["".join(best)]
-                i += 1
-    return merges
+    """A few hundred merges that texts of many scripts call for."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.train_from_iterator(lines(150), trainers.BpeTrainer(vocab_size=456, initial_alphabet=byte_vocabulary()[:256], show_progress=False))
+    return [" ".join(merge) for merge in json.loads(tokenizer.to_str())["model"]["merges"]]
 
 
 def write_tokenizer(path: Path, kind: str, tokens: list[str], **lists: list) -> GgufFile:
@@ -135,10 +112,7 @@ def write_tokenizer(path: Path, kind: str, tokens: list[str], **lists: list) -> 
     writer.add_token_list(tokens)
     for name, values in lists.items():
         getattr(writer, f"add_{name}")(values)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     return GgufFile(path)
 
 
@@ -188,18 +162,14 @@ def test_of_equal_scores_the_leftmost_is_merged(seed: int, tmp_path: Path) -> No
     """Runs of spaces, which are made in several ways, and pieces that have a score in common."""
     rng = random.Random(seed)
     runs = ["▁" * count for count in range(1, 17)] + ["ab", "ba", "aba", "▁a", *"ab"]
-    scores = {run: -float(rng.randrange(1, 12)) for run in runs}
+    ranks = {run: float(rng.randrange(1, 12)) for run in runs}
     file = write_tokenizer(
         tmp_path / "ties.gguf", "llama", ["<unk>", "<s>", *runs], token_types=[2, 3] + [1] * len(runs),
-        token_scores=[0.0, 0.0, *scores.values()], add_space_prefix=False, add_bos_token=False,
+        token_scores=[0.0, 0.0, *(-rank for rank in ranks.values())], add_space_prefix=False, add_bos_token=False,
     )  # fmt: skip
     ours = loaded(tokenizer_of(file))
     for text in [*(" " * count for count in range(1, 60)), *("".join(rng.choices("ab ", k=30)) for _ in range(50))]:
-        parts = [*text.replace(" ", "▁")]
-        while ranked := [(-scores[a + b], at) for at, (a, b) in enumerate(zip(parts, parts[1:])) if a + b in scores]:
-            at = min(ranked)[1]
-            parts[at : at + 2] = ["".join(parts[at : at + 2])]
-        assert ours.encode(text).tokens == parts, text
+        assert ours.encode(text).tokens == merged([*text.replace(" ", "▁")], lambda a, b: ranks.get(a + b)), text
 
 
 @pytest.mark.parametrize("lists", [{}, {"tokenizer_pre": "default"}])

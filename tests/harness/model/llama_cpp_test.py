@@ -4,9 +4,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-import os
 import shutil
-import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -14,9 +12,8 @@ from typing import Any
 
 import pytest
 from gguf_models import write_model
+from gguf_test import HOME, kvlab
 
-HOME = Path(os.environ["KVLAB_HOME"])
-PROGRAM = os.environ["KVLAB_PROGRAM"]
 PEERS = HOME / "harness" / "peers"
 INSTALLED = HOME / ".venv-peers" / "llama.cpp" / "llama-server"
 RECORDED = Path(__file__).with_name("llama_cpp_recorded")
@@ -119,12 +116,10 @@ def home_with(folder: Path, peers: Path | None = None) -> Path:
 def rows_of(home: Path, files: dict[str, Path], *more: str, python: str = sys.executable, experiment: str = '["quality"]') -> list[dict[str, str]]:
     config, out = home / "config.toml", home / "out"
     config.write_text(CONFIG.format(**files))
-    words = [PROGRAM, "run", config, "--out", out, "--no-plots", "--set", f"experiment={experiment}", *more]
-    env = {**os.environ, "KVLAB_HOME": str(home), "KVLAB_PYTHON": "", "KVLAB_PEERS_PYTHON": python}
-    done = subprocess.run(words, capture_output=True, text=True, env=env, timeout=600)
+    done = kvlab(home, "run", config, "--out", out, "--no-plots", "--set", f"experiment={experiment}", *more, KVLAB_PEERS_PYTHON=python)
     assert done.returncode == 0, done.stderr + done.stdout
     (home / "said").write_text(done.stdout)
-    checked = subprocess.run([PROGRAM, "check-results", out], capture_output=True, text=True, env=env, timeout=600)
+    checked = kvlab(home, "check-results", out, KVLAB_PEERS_PYTHON=python)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     with (out / "cells.csv").open(newline="") as file:
         return list(csv.DictReader(file))

@@ -116,9 +116,7 @@ def test_what_no_cache_can_be_is_refused(wrong, line):
 
 
 def test_too_big_for_the_machine():
-    with pytest.raises(MemoryError, match="bytes"):
-        big = cache(layers=64, max_tokens=2**30)
-        big.add_sequence()
+    refuses(MemoryError, "bytes", lambda: cache(layers=64, max_tokens=2**30).add_sequence())
 
 
 def test_sequences_and_layers_that_are_not_there(made, arrays):
@@ -184,12 +182,10 @@ def test_a_closed_cache(arrays):
              lambda: made.append(sequence, 0, k, v), lambda: made.fork(sequence), lambda: made.kept(sequence), lambda: made.sequences,
              lambda: made.truncate(sequence, 0), lambda: made.save(sequence, "x"), lambda: made.load("x")]  # fmt: skip
     for call in calls:
-        with pytest.raises(ValueError, match="^the cache is closed$"):
-            call()
+        refuses(ValueError, "^the cache is closed$", call)
     made.close()
     assert made.closed and made.spec == "contiguous" and made.layers == SHAPE["layers"] and "closed" in repr(made)
-    with pytest.raises(AttributeError, match="module 'kvlab' has no attribute 'Cash'"):
-        kvlab.Cash
+    refuses(AttributeError, "module 'kvlab' has no attribute 'Cash'", lambda: kvlab.Cash)
 
 
 def test_saving_replaces_no_device_and_no_link(made, tmp_path):

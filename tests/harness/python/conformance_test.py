@@ -6,12 +6,12 @@ import functools
 import itertools
 import json
 
-import kvlab
 import numpy as np
 import pytest
 from kvlab import conformance
 from kvlab.conformance import Format, check, inputs, reachable_bytes
 from kvlab.conformance_rules import RULES, lloyd, rotate, weights_of
+from shapes import kept_tokens
 
 BUDGET = 40
 
@@ -245,24 +245,13 @@ def test_mistakes_are_one_line():
     ("chunkkv(budget=40,window=16,chunk=10)", "chunkkv", {"budget": 40}),
 ])  # fmt: skip
 def test_rules_are_those_of_kvlabs_caches(retention, rule, parameters):
-    def function(q, k, v):
-        made = kvlab.Cache(f"contiguous/f32/{retention}", layers=1, q_heads=4, kv_heads=2, head_dim=32, max_tokens=256, max_sequences=2)
-        kept = []
-        for b in range(len(k)):
-            sequence = made.add_sequence()
-            made.step(sequence, 0, *(np.ascontiguousarray(a[b]) for a in (q, k, v)))
-            kept.append([made.kept(sequence, 0, head) for head in range(2)])
-        return kept
-
+    function = lambda q, k, v: [kept_tokens(f"contiguous/f32/{retention}", *one) for one in zip(q, k, v)]  # noqa: E731
     report = check(function, rule=rule, **parameters)
     assert report.ok, report
 
 
 def test_tova_drops_what_the_rule_drops():
     x, budget = inputs(1, 41), 40
-    made = kvlab.Cache("contiguous/f32/tova(budget=40)", layers=1, q_heads=4, kv_heads=2, head_dim=32, max_tokens=64)
-    sequence = made.add_sequence()
-    made.step(sequence, 0, *(a[0] for a in (x.q, x.k, x.v)))
     expected = kept_by("tova", (x.q, x.k, x.v), n=budget, budget=budget - 1)[0]
-    for head in range(2):
-        assert set(made.kept(sequence, 0, head)) == {*expected[head].tolist(), budget}
+    for kept, head in zip(kept_tokens("contiguous/f32/tova(budget=40)", x.q[0], x.k[0], x.v[0]), expected, strict=True):
+        assert set(kept) == {*head.tolist(), budget}

@@ -8,16 +8,12 @@ import math
 
 import pytest
 
-try:
-    import torch
-    import transformers
-    from kvlab.transformers import KvlabCache, quality
+for package in ("torch", "transformers"):
+    pytest.importorskip(package, reason=f"no PyTorch and transformers here: No module named {package}")
 
-    MISSING = ""
-except ImportError as error:
-    MISSING = f"no PyTorch and transformers here: {error}"
-
-pytestmark = pytest.mark.skipif(MISSING != "", reason=MISSING)
+import torch  # noqa: E402
+import transformers  # noqa: E402
+from kvlab.transformers import KvlabCache, quality  # noqa: E402
 
 SIZES = dict(vocab_size=97, hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
              max_position_embeddings=256, initializer_range=0.2, pad_token_id=0, bos_token_id=1, eos_token_id=None)  # fmt: skip
@@ -31,7 +27,7 @@ FAMILIES = {
     "gpt2": lambda: transformers.GPT2Config(
         vocab_size=97, n_embd=64, n_layer=3, n_head=4, n_positions=256, initializer_range=0.2, eos_token_id=None, bos_token_id=1),
 }  # fmt: skip
-if not MISSING and not hasattr(transformers, "AttentionMaskInterface"):  # before 4.53
+if not hasattr(transformers, "AttentionMaskInterface"):  # before 4.53
     FAMILIES = {name: FAMILIES[name] for name in ("llama", "mistral with a window", "qwen2")}
     FAMILIES["granite"] = lambda: transformers.GraniteConfig(**SIZES, attention_multiplier=0.3)
 BOUND = 1e-5

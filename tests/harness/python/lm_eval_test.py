@@ -10,20 +10,16 @@ import random
 
 import pytest
 
-try:
-    import torch
-    import transformers
-    from kvlab.lm_eval import KvlabLM, main
-    from lm_eval import simple_evaluate
-    from lm_eval.models.huggingface import HFLM
-    from lm_eval.tasks import TaskManager
-    from tokenizers import Tokenizer, models, pre_tokenizers
+for package in ("torch", "transformers", "lm_eval"):
+    pytest.importorskip(package, reason=f"no PyTorch and transformers here: No module named {package}")
 
-    MISSING = ""
-except ImportError as error:
-    MISSING = f"no PyTorch and transformers here: {error}"
-
-pytestmark = pytest.mark.skipif(MISSING != "", reason=MISSING)
+import torch  # noqa: E402
+import transformers  # noqa: E402
+from kvlab.lm_eval import KvlabLM, main  # noqa: E402
+from lm_eval import simple_evaluate  # noqa: E402
+from lm_eval.models.huggingface import HFLM  # noqa: E402
+from lm_eval.tasks import TaskManager  # noqa: E402
+from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: E402
 
 WORDS = ["<end>", *(f"w{i}" for i in range(96))]
 

@@ -1,6 +1,8 @@
-"""Runs from Python: the same cells as the program's, as typed frames, and the report's charts."""
+"""Runs from Python: the same cells as the program's, as typed frames, and the report's charts; and the tutorial's cells, as a notebook runs them."""
 
+import ast
 import csv
+import json
 import math
 import os
 import shutil
@@ -21,7 +23,8 @@ CONFIG = {
     "sweep": {"variants": ["contiguous", "contiguous/f16", "doubling"], "seq_len": [32, 64]},
     "measure": {"repetitions": 5, "retries": 0, "steps": 2, "cold_steps": 0},
 }
-COMMITTED = Path(os.environ["KVLAB_HOME"]) / "results" / "epyc-2core" / "quickstart"
+HOME = Path(os.environ["KVLAB_HOME"])
+COMMITTED = HOME / "results" / "epyc-2core" / "quickstart"
 
 
 @pytest.fixture(scope="module")
@@ -131,3 +134,27 @@ def test_pandas_needs_no_pyarrow(results):
         for column in own.columns:
             assert [None if pandas.isna(value) else value for value in frame[column]] == own[column].to_list(), column
     assert str(results.to_pandas()["seq_len"].dtype) == "Int64" and str(results.to_pandas()["step_p50_us"].dtype) == "float64"
+
+
+def shown(source, names):
+    """Runs a cell; returns the value of its last line, which a notebook would show."""
+    tree = ast.parse(source)
+    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, "cell", "exec"), names)
+    return eval(compile(ast.Expression(last.value), "cell", "eval"), names) if last else None
+
+
+def test_the_tutorial_runs(capsys):
+    """From top to bottom in one namespace."""
+    cells = json.loads((HOME / "harness" / "python" / "tutorial.ipynb").read_text())["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
+    names = {}
+    values = [shown("".join(cell["source"]), names) for cell in code]
+    printed = capsys.readouterr().out
+    assert "q8_0" in values[0] and "relative L2 error of q8_0: 0.0" in printed and "paged/q8_0" in printed
+    assert [0, 1, *range(12, 20)] in values
+    frame = next(value for value in values if isinstance(value, pl.DataFrame))
+    assert frame.height == 8 and set(frame["status"]) == {"ok"}
+    charts = [value for value in values if isinstance(value, alt.TopLevelMixin)]
+    assert len(charts) == 2 and all(chart.to_html() for chart in charts)

@@ -38,6 +38,14 @@ def cache(spec="contiguous", **changes):
     return kvlab.Cache(spec, **{**SHAPE, **changes})
 
 
+def kept_tokens(spec, q, k, v):
+    """The tokens that each head keeps of a prompt."""
+    made = cache(spec, layers=1, max_tokens=k.shape[1])
+    sequence = made.add_sequence()
+    made.step(sequence, 0, *map(np.ascontiguousarray, (q, k, v)))
+    return [made.kept(sequence, 0, head) for head in range(SHAPE["kv_heads"])]
+
+
 def rows(random, n, heads=SHAPE["kv_heads"], sequences=()):
     return random.standard_normal((*sequences, heads, n, SHAPE["head_dim"]), dtype=np.float32)
 
