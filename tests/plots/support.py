@@ -54,6 +54,9 @@ def left_out(folder: Path) -> dict[str, str]:
     return specifications(folder)[1]
 
 
-def first_line(process: CompletedProcess) -> str:
-    assert process.stderr.count("\n") == 1, process.stderr
-    return process.stderr.rstrip()
+def refused(folder: Path, *arguments) -> str:
+    """The line that a report which cannot be made ends with; nothing is written."""
+    done = report(folder, *arguments)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert not (folder / "report.html").exists()
+    return done.stderr.rstrip()
