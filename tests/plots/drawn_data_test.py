@@ -331,7 +331,7 @@ def check(spec, files, rows_of, lines):
     return spoken
 
 
-@pytest.mark.parametrize("name", [figure.name for figure in FIGURES if figure.name != "break_even"])  # lines_test
+@pytest.mark.parametrize("name", [figure.name for figure in FIGURES if figure.name != "break_even"])  # titles_test
 def test_a_chart_draws_what_the_files_say(charts, name):
     assert name in CHARTS, "write its contract above: what the chart has to draw, read from the CSV files"
     spec, files = charts[name]
