@@ -41,6 +41,12 @@ def times(ratio: float, low: float | None = None, high: float | None = None) -> 
     return f"{value} times" + (f" ({'–'.join(ends)})" if len(ends) == 2 else "")
 
 
+def from_to(least: dict, most: dict, share: str) -> str:
+    """'from 3% (paged f16) to 9% (paged f32)'; of one variant its share alone."""
+    low, high = (f"{row[share]:.0%} ({label_of(row['variant'])})" for row in (least, most))
+    return low if least["variant"] == most["variant"] else f"from {low} to {high}"
+
+
 def place(rows: pl.DataFrame) -> str:
     """The panel of the rows, if there are several."""
     panel = rows["panel"][0] if rows.height else ""

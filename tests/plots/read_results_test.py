@@ -8,7 +8,6 @@ import resource
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import polars as pl
 import pytest
