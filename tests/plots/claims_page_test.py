@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from browser import open_file
 from claims import linked, measured_of, write_claims
 from claims_markdown import markdown, summary
-from synthetic import write_csv
+from synthetic import HOME, write_csv
 
-COMMITTED = Path(__file__).resolve().parents[2] / "results" / "epyc-2core" / "reproduce"
+COMMITTED = HOME / "results/epyc-2core/reproduce"
 SHARED = {"source": "007-paper", "title": "007: a paper", "document": "A. Nobody 2024, A Paper, arXiv:2401.00001", "where": "Table 1",
           "replica": "exact", "machine": "no", "kind": "", "reading": "no", "decides": "yes", "note": "", "computed_value": "", "measured_value": ""}  # fmt: skip
 ROWS = [

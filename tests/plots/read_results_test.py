@@ -15,7 +15,7 @@ from data import CELL_COLUMNS, load_run, load_runs
 from page import flatten, run_line
 from prepare import measured
 from support import PLOTS, left_out, refused, report, reported
-from synthetic import COLUMNS, LATER, STAGES, edit, on_hosts, synthetic_run
+from synthetic import LATER, STAGES, STEP, describe, described, edit, on_hosts, synthetic_run
 
 
 @pytest.fixture
@@ -136,10 +136,7 @@ def test_control_characters_reach_no_picture_and_no_terminal(tmp_path):
     """No SVG may hold most of them; the converter ends the program where one does."""
     odd = "a\x00b\x1b[2J\x7f\x9b\ufffe²²/f32"
     renamed = lambda row: row | ({"variant": odd} if row["variant"] == "contiguous/f32/full" else {})
-    folder = edit(synthetic_run(tmp_path / "run", lengths=(256, 512)), renamed)
-    env = json.loads((folder / "env.json").read_text())
-    env["cpu"]["model"] = "CPU \x1b[2J \ud800"
-    (folder / "env.json").write_text(json.dumps(env))
+    folder = edit(synthetic_run(tmp_path / "run", lengths=(256, 512), env={"cpu": {"model": "CPU \x1b[2J \ud800"}}), renamed)
     reported(folder, "--figures", "svg,png")
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "a\ufffdb\ufffd[2J\ufffd\ufffd\ufffd²²/f32" in page and "CPU \ufffd[2J" in page
@@ -164,22 +161,7 @@ def test_standard_output_that_cannot_be_written_gets_one_line(folder):
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1) and b"standard output: cannot be written" in done.stderr
 
 
-STEP = {"name": "step_p50_us", "unit": "us", "type": "number", "meaning": "append + <view> + attend", "aliases": []}
-
-
-def describe(folder, *entries):
-    """The folder with these entries in columns.json; all others without a meaning."""
-    names = {name for entry in entries for name in (entry["name"], *entry["aliases"])}
-    others = [entry | {"meaning": ""} for name, entry in COLUMNS.items() if name not in names]
-    (folder / "columns.json").write_text(json.dumps([*others, *entries]))
-    return folder
-
-
-def entry(name, kind, *aliases):
-    return {"name": name, "unit": "", "type": kind, "meaning": "", "aliases": list(aliases)}
-
-
-@pytest.mark.parametrize("entries, state", [([entry("state", "text"), entry("hits", "integer")], "42"), ([], "warm")])
+@pytest.mark.parametrize("entries, state", [([described("state", "text"), described("hits", "integer")], "42"), ([], "warm")])
 def test_types_come_from_columns_json_or_from_the_first_value(folder, entries, state):
     """A column that columns.json lacks is a number unless its first value is a word."""
     cells = load_run(describe(edit(folder, lambda row: row | {"state": state, "hits": "7"}), *entries), "run").cells
@@ -191,7 +173,7 @@ def test_a_folder_of_an_earlier_version_is_refused(folder, lacks):
     if lacks == "columns.json":
         (folder / lacks).unlink()
     elif lacks == "axes":
-        (folder / "columns.json").write_text(json.dumps([entry("cell", "text")]))
+        (folder / "columns.json").write_text(json.dumps([described("cell", "text")]))
     else:
         edit(folder, lambda row: {name: value for name, value in row.items() if name not in STAGES})
     assert refused(folder).endswith(f"{folder}: an earlier version wrote it, without columns that charts need; measure it again")
@@ -201,25 +183,25 @@ def test_a_renamed_column_keeps_its_earlier_name(folder):
     header, _, rest = (folder / "cells.csv").read_text().partition("\n")
     header = header.replace(",ceiling_share", ",read_share").replace(",status", ",state")
     (folder / "cells.csv").write_text(f"{header}\n{rest}")
-    describe(folder, entry("read_share", "number", "ceiling_share"), entry("state", "text", "status"))
+    describe(folder, described("read_share", "number", "ceiling_share"), described("state", "text", "status"))
     cells = load_run(folder, "run").cells
     assert cells["ceiling_share"].to_list() == cells["read_share"].to_list()
     assert "bandwidth" not in left_out(folder)
 
 
 def test_meanings_are_tooltips_of_the_report(tmp_path):
-    plain, described = (describe(synthetic_run(tmp_path / name, lengths=(256,)), *entries) for name, entries in (("plain", []), ("described", [COLUMNS["step_p50_us"] | STEP])))
-    for folder in (plain, described):
+    plain, explained = (describe(synthetic_run(tmp_path / name, lengths=(256,)), *entries) for name, entries in (("plain", []), ("explained", [STEP])))
+    for folder in (plain, explained):
         reported(folder)
     meaning = "step_p50_us [us]: append + &lt;view&gt; + attend"
-    page = (described / "report.html").read_text()
+    page = (explained / "report.html").read_text()
     assert f'<button type="button" class="sort" aria-description="{meaning}">time / ' in page
     assert f'<span class="tip" aria-hidden="true">{meaning}</span>' in page
     assert f'<abbr title="{meaning}"><a href="#column-step_p50_us">step_p50_us</a></abbr>' in page
     assert '<dt id="column-step_p50_us">step_p50_us [us]</dt><dd>append + &lt;view&gt; + attend</dd>' in page
     assert "<abbr" not in (plain / "report.html").read_text()
     for name in ("latency", "pareto"):  # the charts are the same
-        paths = [(folder / f"figures/{name}.svg").read_text().count("<path") for folder in (plain, described)]
+        paths = [(folder / f"figures/{name}.svg").read_text().count("<path") for folder in (plain, explained)]
         assert paths[0] == paths[1]
 
 
