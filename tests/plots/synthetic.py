@@ -160,7 +160,8 @@ def decode_cells(variants, lengths, batches, workloads) -> list[dict]:
 def timed_cell(draw, variants, variant, experiment, length, batch, workload) -> dict:
     size, error, per_row, *beside = variants[variant]
     first = next(iter(variants))
-    payload = ROW * length * batch * size
+    payload = int(ROW * length * batch * size)
+    metadata, slack = int(payload * 0.06 * (size < 2)), int(payload * 0.5 * variant.startswith("doubling"))
     step = (sum(beside or [4]) + per_row * length * batch) * draw.uniform(0.97, 1.03)
     ratio = per_row / variants[first][2]
     verdict = "baseline" if variant == first else "ambiguous" if abs(ratio - 1) < 0.1 else "slower" if ratio > 1 else "faster"
@@ -170,10 +171,10 @@ def timed_cell(draw, variants, variant, experiment, length, batch, workload) -> 
                 "cold_bound_share": cold, "multiply_add_peak_per_s": 1e11, "cold_ratio_p50": 0.9 * ratio}  # fmt: skip
     return cell(
         experiment, variant, length, batch=batch, workload=workload, phase=experiment, series=None, kernel="spans/AVX2",
-        bytes_payload=int(payload), bytes_metadata=int(payload * 0.06 * (size < 2)), bytes_slack=int(payload * 0.5 * variant.startswith("doubling")),
-        bytes_workspace_peak=int(payload * variant.startswith("concat")) + 4096, bytes_predicted=int(1.01 * payload),
+        bytes_payload=payload, bytes_metadata=metadata, bytes_slack=slack, held_bytes_per_token=(payload + metadata + slack) / batch / length,
+        bytes_workspace_peak=payload * variant.startswith("concat") + 4096, bytes_predicted=int(1.01 * payload),
         peak_bytes=int(payload * (2 if variant.startswith("concat") else 1.6)) + 4096, model_layers=MODEL_LAYERS,
-        model_bytes=int(payload) * MODEL_LAYERS // SHAPE["layers"], step_p50_us=step, step_p99_us=step * 1.4, cold_attend_p50_us=step * 1.6,
+        model_bytes=payload * MODEL_LAYERS // SHAPE["layers"], step_p50_us=step, step_p99_us=step * 1.4, cold_attend_p50_us=step * 1.6,
         read_gbps=40 * share, ceiling_gbps=40 if length > 256 else 15, ceiling_share=share, cold_read_gbps=12 * share * 0.8, cold_ceiling_gbps=12,
         cold_ceiling_share=cold, err_rel_l2=error, versus="" if variant == first else first, verdict=verdict, ratio_p50=ratio, **roofline,
     )  # fmt: skip
