@@ -1,7 +1,5 @@
 """Parts of several figures: lines with points, tooltips, the click in the legend, small multiples."""
 
-from __future__ import annotations
-
 import json
 import re
 import textwrap

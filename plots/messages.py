@@ -1,7 +1,5 @@
 """Titles that say what a chart shows, made of the numbers that it draws. Where intervals overlap they say so."""
 
-from __future__ import annotations
-
 import json
 import textwrap
 from collections.abc import Callable

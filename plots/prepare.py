@@ -3,8 +3,6 @@
 What only one family of charts needs is in its own file below figures/.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 

@@ -1,7 +1,5 @@
 """Read bandwidth of attention over length, in % of what the machine reads at most."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure

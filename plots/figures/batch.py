@@ -1,7 +1,5 @@
 """The batch experiment: what caches hold for sequences of unequal lengths."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from answers import UNRELIABLE

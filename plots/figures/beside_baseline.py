@@ -1,7 +1,5 @@
 """Losses compared with those of a variant that the config names, such as budgets by layer or head with a uniform one of the same bytes."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure

@@ -1,7 +1,5 @@
 """The budget experiment: error against bytes, over the budgets of eviction policies."""
 
-from __future__ import annotations
-
 import math
 
 import altair as alt

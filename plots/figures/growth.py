@@ -1,7 +1,5 @@
 """Growth runs: from an empty cache one token at a time, every step and what appending has cost in all."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from answers import UNRELIABLE

@@ -1,7 +1,5 @@
 """Time of a decode step: against length, and relative to the baseline's."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from answers import UNRELIABLE

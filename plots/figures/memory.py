@@ -1,7 +1,5 @@
 """Memory: the peak against length, and bytes by kind."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure

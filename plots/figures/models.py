@@ -1,7 +1,5 @@
 """What the charts of model predictions share: names of lines, intervals of the loss, the warning on tiny models."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables

@@ -1,7 +1,5 @@
 """Time, memory and growth against the one numeric parameter over which a run sweeps, such as the block of `paged`."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from families import VariantStyle, swept_parameter

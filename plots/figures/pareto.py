@@ -1,7 +1,5 @@
 """Error against memory, with the Pareto front."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure

@@ -1,7 +1,5 @@
 """Other engines' attention compared with kvlab's over the same bits."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure

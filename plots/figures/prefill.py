@@ -1,7 +1,5 @@
 """The prefill experiment: workspace and time of a whole prompt, by how attention over it is computed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import altair as alt

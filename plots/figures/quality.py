@@ -1,7 +1,5 @@
 """The quality experiment: what a cache changes in the predictions of a model, against bytes and by position."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure

@@ -1,7 +1,5 @@
 """The loss from reading a part of the tokens: selections compared with caches that hold as few, against the bytes that a step reads."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from families import labelled

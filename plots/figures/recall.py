@@ -1,7 +1,5 @@
 """The recall experiment: the loss on the second copy of a passage, against distance and against budget."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure

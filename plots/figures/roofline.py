@@ -3,8 +3,6 @@
 A table shows where every variant stands at every shape, which lines over length cannot.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import altair as alt

@@ -1,7 +1,5 @@
 """The sensitivity experiment: what a codec in one layer's K or V alone costs, and whether such costs add up."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure

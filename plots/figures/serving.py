@@ -1,7 +1,5 @@
 """Serving: requests answered by a model over real caches, in static and in continuous batches."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure

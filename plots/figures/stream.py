@@ -1,7 +1,5 @@
 """The stream experiment: perplexity over a text longer than the model's context."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure

@@ -1,7 +1,5 @@
 """The task experiment: which caches still find what stands in a context, by depth and against bytes."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from families import VariantStyle, labelled

@@ -1,7 +1,5 @@
 """Placements with several tiers: a step's time compared with each tier's roofline, what lies where, and what reading ahead hides."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure

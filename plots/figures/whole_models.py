@@ -1,7 +1,5 @@
 """Whole models: tokens per second against context with the roofline, and the parts of a step's time."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from decision import rounded

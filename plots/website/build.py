@@ -1,7 +1,5 @@
 """Writes the pages of a site, their data, and the raw files that they link to."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """Opens a report from disk, in a browser without a network."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 # Charts of closed chapters have no size.

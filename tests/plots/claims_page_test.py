@@ -1,7 +1,5 @@
 """The page of `kvlab reproduce`: what it shows of each claim, its links, its filters, and its width on a phone."""
 
-from __future__ import annotations
-
 import pytest
 from browser import open_file
 from claims import linked, measured_of, write_claims

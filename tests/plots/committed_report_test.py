@@ -1,8 +1,6 @@
 """Reports of committed runs at a phone's, a laptop's and a wide screen's width, and in print: nothing is cut, squashed or laid
 over something else."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -1,8 +1,6 @@
 """The first screen at each sweep point, and the ranking behind it, from cells whose answers are known; and where conclusions come from: the program's,
 committed beside cells.csv or asked for."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ Every layer of every specification is turned back into points: the values of its
 its channels name. A chart's contract says which values of which rows of the files these have to be.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from statistics import median

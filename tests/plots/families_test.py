@@ -1,7 +1,5 @@
 """A variant's stages, its panel, its name there, and the place of that name."""
 
-from __future__ import annotations
-
 import json
 
 import polars as pl

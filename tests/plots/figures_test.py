@@ -1,7 +1,5 @@
 """Computations of the charts that their drawn data do not show, panels and styles, folders of earlier versions, and what is committed."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

@@ -1,7 +1,5 @@
 """The page around the charts, in a browser: answers, tables, keyboard, phone, dark, and what is drawn when."""
 
-from __future__ import annotations
-
 import csv
 import io
 

@@ -1,7 +1,5 @@
 """Pictures for a paper: which files, how wide, in which font; and the script that reports draw their charts with, kept from one to the next."""
 
-from __future__ import annotations
-
 import gzip
 import re
 

@@ -1,7 +1,5 @@
 """Reading results folders: what empty fields mean, what columns.json says, what folders of earlier versions lack, and what a broken file gets."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

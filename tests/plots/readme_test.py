@@ -1,7 +1,5 @@
 """README's picture, headline and findings, and their runs' pages: drawn and said from what is committed."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

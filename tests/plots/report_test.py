@@ -1,7 +1,5 @@
 """The report of one or more folders: what is left out, and why; names, tables, and the escaping of values."""
 
-from __future__ import annotations
-
 import re
 from itertools import count
 

@@ -1,7 +1,5 @@
 """`kvlab site`: what its pages hold, and what they do in a browser without a network."""
 
-from __future__ import annotations
-
 import re
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO

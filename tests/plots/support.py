@@ -1,7 +1,5 @@
 """Runs plots/report.py, and reads what it says."""
 
-from __future__ import annotations
-
 import json
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO

@@ -4,8 +4,6 @@ A cell has the axes and the effects that are planted here. Every other number th
 made up from the column's name, so that no two columns agree. An experiment that has no table here has two variants at two lengths.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import math

@@ -1,8 +1,6 @@
 """Every chart's title states what it shows, with the numbers of the CSV files, and lines cross where they do: read and computed here by other means
 than plots/ and the program have."""
 
-from __future__ import annotations
-
 import math
 import re
 from itertools import combinations
