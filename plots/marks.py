@@ -11,7 +11,7 @@ import polars as pl
 from families import VariantStyle, labelled
 from known import label_of
 from labels import CHARACTER, LONGEST, with_end_labels
-from prepare import AMBIGUOUS, ON_FRONT
+from prepare import AMBIGUOUS, ON_FRONT, panel_with
 from style import INK, QUIET, length_text
 
 NAME_LIMIT = CHARACTER * LONGEST  # pixels, for a name at the end of a line
@@ -77,9 +77,8 @@ def in_families(rows: pl.DataFrame, style: VariantStyle, x: str, y: str, axis: a
     for title, members in groups.items():
         own = rows.with_columns(reference=~pl.col("variant").is_in(members))
         own = own if repeat else own.filter(~pl.col("reference") | (pl.col("variant") == (style.baseline or "")))
-        both = pl.when(pl.col("panel") == "").then(pl.lit(title)).otherwise(pl.format("{} · {}", "panel", pl.lit(title)))
         with_own = (~pl.col("reference")).any().over("panel")
-        found.append(own.filter(with_own).with_columns(panel=both, before="panel") if split else own.with_columns(before="panel"))
+        found.append(own.filter(with_own).with_columns(panel=panel_with(pl.lit(title), last=True), before="panel") if split else own.with_columns(before="panel"))
     order = pl.col("before").replace_strict(panels_before, list(range(len(panels_before))), return_dtype=pl.Int64)
     drawn = pl.concat(found).sort(order, maintain_order=True)
     labelled = ~pl.col("reference") | (pl.col("variant") == (style.baseline or ""))

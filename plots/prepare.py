@@ -59,6 +59,12 @@ def with_panel(
     return rows.with_columns(panel=pl.Series(titles, dtype=pl.String)).sort(*varying, "variant", "seq_len")
 
 
+def panel_with(part: pl.Expr, last: bool = False) -> pl.Expr:
+    """The panel's title with a part before it, or after it."""
+    both = ("panel", part) if last else (part, "panel")
+    return pl.when(pl.col("panel") == "").then(part).otherwise(pl.format("{} · {}", *both))
+
+
 def along(names: Iterable[str]) -> list[str]:
     """The axes whose values lie within a panel; a chunk's tokens are a part of a cell's arm."""
     return [name for name, axis in AXES.items() if not axis.title and not axis.is_arm and name in names]

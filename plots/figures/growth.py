@@ -8,7 +8,7 @@ from families import deciding_stage
 from marks import click_focus, doublings, family_lines, in_families, in_focus, interval, line_and_points, panels, text, tips
 from messages import times, titled
 from known import dimensions, heading, label_of, label_text
-from prepare import NoData, with_absent, with_panel
+from prepare import NoData, panel_with, with_absent, with_panel
 from style import length_axis, log_axis, microseconds_text
 
 MAX_POINTS = 2_400  # of all lines together: what a browser draws at once; the maxima always survive
@@ -71,8 +71,7 @@ def reallocations(tables: Tables):
         text("step_us", microseconds_text), text("around_us", microseconds_text),
         times=(pl.col("step_us") / pl.col("around_us")).map_elements("{:.2g}×".format, return_dtype=pl.String),
     ).filter(pl.col("variant").is_in(most.implode()))  # fmt: skip
-    several = pl.when(pl.col("panel") == "").then(label_text()).otherwise(pl.format("{} · {}", label_text(), "panel"))
-    rows = rows.with_columns(panel=several).sort("panel", "length")
+    rows = rows.with_columns(panel=panel_with(label_text())).sort("panel", "length")
     style = tables.style.showing(rows["variant"])
     ends = pl.concat([rows["step_us"], rows["around_us"]])
     base = alt.Chart().encode(

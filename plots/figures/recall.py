@@ -7,7 +7,7 @@ from figures.models import by_kept_tokens, drops_tokens, model_style, series, ve
 from known import label_of
 from marks import family_lines, interval, text, tips
 from messages import titled
-from prepare import NoData, of_experiment, with_panel
+from prepare import NoData, of_experiment, panel_with, with_panel
 from style import QUIET, bytes_text, length_axis
 
 
@@ -106,8 +106,7 @@ def by_budget(recalls: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         raise NoData("no policy of the recall experiment drops a token" if policies.is_empty() else "the full f32 cache did not recall")
     rows = with_loss_interval(with_panel(policies)).with_columns(spec=pl.col("variant"), variant=series())
     at = pl.format("distance {}", pl.col("distance").cast(pl.Int64))
-    several = pl.when(pl.col("panel") == "").then(at).otherwise(pl.format("{} · {}", at, "panel"))
-    rows = rows.with_columns(panel=several).sort("distance", "variant", "kept_tokens", maintain_order=True)
+    rows = rows.with_columns(panel=panel_with(at)).sort("distance", "variant", "kept_tokens", maintain_order=True)
     same_place = ["run", "distance", "passage_tokens", "batch"]
     beside = full.select(*same_place, full_loss="loss").unique(same_place)
     return rows.join(beside, on=same_place, how="left", nulls_equal=True), full

@@ -54,19 +54,15 @@ def cells(rows=DECODE, **more) -> pl.DataFrame:
     return pl.DataFrame(made, infer_schema_length=None)
 
 
-def run_of(made: pl.DataFrame):
-    """These cells read from a folder, about which the program has drawn its conclusions."""
+def points(made: pl.DataFrame):
+    """Those of these cells, read from a folder about which the program draws its conclusions."""
     defaults = {"cell": "", "device": "cpu", "phase": "decode", "workload": "gaussian", "threads": 2, "layers": 1, "q_heads": 2, "bits_per_value": None}
     made = made.with_columns(pl.lit(value).alias(name) for name, value in defaults.items() if name not in made.columns)
     made = made.with_columns(cell=pl.format("{} {}", pl.int_range(pl.len()), "variant"))
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "columns.json").write_text(json.dumps([*DECLARED.values()]))
         made.drop("run", strict=False).write_csv(Path(folder) / "cells.csv")
-        return load_run(Path(folder), "a")
-
-
-def points(made: pl.DataFrame):
-    run = run_of(made)
+        run = load_run(Path(folder), "a")
     return points_of(run.cells.with_row_index(CELL), [run])
 
 
