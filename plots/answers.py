@@ -1,8 +1,6 @@
 """A run's conclusions: which variants its answers name, their ranking, ties, fronts and verdicts. The program draws them, in
 harness/answers, and writes them into a folder as answers.json; nothing here ranks."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Commands that write files: all of them or, where something fails, none, and one line that says why."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

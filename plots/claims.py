@@ -3,8 +3,6 @@
     python claims.py COMMITTED FRESH [SOURCE...]  do two folders agree on every verdict that does not depend on the machine, of all sources or these?
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import re

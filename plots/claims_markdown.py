@@ -1,7 +1,5 @@
 """The verdicts of claims.csv as Markdown: all figures with quotes and arithmetic, and the summary by source and claim."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

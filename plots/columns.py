@@ -2,8 +2,6 @@
 named here or its first value is a word.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable

@@ -3,8 +3,6 @@
 An empty CSV field means "not measured" and becomes null, so that no figure shows a zero nobody measured.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math

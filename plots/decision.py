@@ -1,7 +1,5 @@
 """The first screen at each sweep point: the sentence that answers, and the table to decide by, as answers.json has them."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The details that a row of a table opens and copies: the cell's columns, its samples as histograms, the command that repeats it."""
 
-from __future__ import annotations
-
 import json
 import math
 import shlex

@@ -1,7 +1,5 @@
 """What results folders say of their variants and axes. data.py fills it in as it reads them; nothing here parses a spec."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

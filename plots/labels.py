@@ -1,7 +1,5 @@
 """Names beside the marks that they belong to: where each goes so that no two of a panel overlap."""
 
-from __future__ import annotations
-
 import math
 
 import altair as alt

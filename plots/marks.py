@@ -1,7 +1,5 @@
 """Parts of several figures: lines with points, tooltips, the click in the legend, small multiples."""
 
-from __future__ import annotations
-
 import json
 import re
 import textwrap
@@ -13,7 +11,7 @@ import polars as pl
 from families import VariantStyle, labelled
 from known import label_of
 from labels import CHARACTER, LONGEST, with_end_labels
-from prepare import AMBIGUOUS, ON_FRONT
+from prepare import AMBIGUOUS, ON_FRONT, panel_with
 from style import INK, QUIET, length_text
 
 NAME_LIMIT = CHARACTER * LONGEST  # pixels, for a name at the end of a line
@@ -79,9 +77,9 @@ def in_families(rows: pl.DataFrame, style: VariantStyle, x: str, y: str, axis: a
     for title, members in groups.items():
         own = rows.with_columns(reference=~pl.col("variant").is_in(members))
         own = own if repeat else own.filter(~pl.col("reference") | (pl.col("variant") == (style.baseline or "")))
-        both = pl.when(pl.col("panel") == "").then(pl.lit(title)).otherwise(pl.format("{} · {}", "panel", pl.lit(title)))
         with_own = (~pl.col("reference")).any().over("panel")
-        found.append(own.filter(with_own).with_columns(panel=both, before="panel") if split else own.with_columns(before="panel"))
+        own = own.with_columns(before="panel")
+        found.append(own.filter(with_own).with_columns(panel=panel_with(pl.lit(title), last=True)) if split else own)
     order = pl.col("before").replace_strict(panels_before, list(range(len(panels_before))), return_dtype=pl.Int64)
     drawn = pl.concat(found).sort(order, maintain_order=True)
     labelled = ~pl.col("reference") | (pl.col("variant") == (style.baseline or ""))
@@ -110,6 +108,33 @@ def line_and_points(
     return [reference.add_params(beside_menu(style, menu)), *layers, called]
 
 
+def family_lines(
+    rows: pl.DataFrame, style: VariantStyle, x: alt.X, y: alt.Y, tooltip: list[alt.Tooltip], bars: tuple[str, str] | None = None,
+    band: tuple[str, str, float] | None = None, under=lambda own: [], over=lambda own: [], height: int = 0, choice: alt.Parameter | None = None,
+):  # fmt: skip
+    """A line a variant, in panels of few families. `bars` and `band` are the columns of an interval's ends, that of a band with its opacity; `under`
+    and `over` make more layers from a chart of a panel's own rows."""
+    across, up = (axis.shorthand.removesuffix(":Q") for axis in (x, y))
+    rows = in_families(rows, style, across, up, y, height)
+    base = alt.Chart().encode(x, y, tooltip=tooltip)
+    own = base.transform_filter("!datum.reference")
+    layers = under(own)
+    if band:
+        layers.append(between(own, *band[:2]).mark_area().encode(style.fill(), opacity=in_focus(band[2], 0.02)))
+    if bars:
+        layers.append(interval_bars(own, style, *bars))
+    return panels(alt.layer(*layers, *line_and_points(base, style, across), *over(own)), rows, height, choice)
+
+
+def between(base: alt.Chart, low: str, high: str) -> alt.Chart:
+    return base.encode(alt.Y(f"{low}:Q"), alt.Y2(f"{high}:Q"))
+
+
+def interval_bars(base: alt.Chart, style: VariantStyle, low: str, high: str) -> alt.Chart:
+    """The layer of the intervals, each in its variant's colour."""
+    return between(base, low, high).mark_rule(strokeWidth=1.5).encode(style.colour(), opacity=in_focus())
+
+
 def variant_axis(names: Iterable[str], sort=None, field: str = "variant", longest: int = 56, grid: bool = True) -> alt.Y:
     """A row a variant, in the order of the names unless `sort` says another; a label of more characters has its middle left out."""
     names = list(names)
@@ -117,6 +142,25 @@ def variant_axis(names: Iterable[str], sort=None, field: str = "variant", longes
     written = labelled(names, NARROW_NAME, "left") if _narrow else labelled(names, longest)
     axis = alt.Axis(title=None, labelFontSize=11, labelLimit=0, labelExpr=written, grid=grid)
     return alt.Y(f"{field}:N", sort=sort, axis=axis)
+
+
+def dots_and_whiskers(base: alt.Chart, whiskers: alt.Chart, names: alt.Y, at: float, verdict: str) -> alt.LayerChart:
+    """A row a name with its dot and its interval on both sides of a line at `at`, and what is `beside` it on the right; a click in the legend keeps
+    those of a verdict."""
+    line = alt.Chart().mark_rule(color=INK).encode(x=alt.datum(at))
+    written = alt.Chart().encode(names, text="beside:N").mark_text(align="left", dx=8, fontSize=11, color=QUIET).encode(x=alt.value("width"))
+    return alt.layer(whiskers.add_params(legend_focus(verdict)), line, base.mark_point(size=60, filled=True, opacity=1), written)
+
+
+def stacked_bars(base: alt.Chart, x: alt.X, kind: str, colours: dict[str, str], title: str = "") -> alt.Chart:
+    """A bar a variant of parts in the order of `order`, each in its kind's colour; `base` holds the variants' axis and the tooltip."""
+    bars = base.mark_bar(stroke=QUIET, strokeWidth=0.5).encode(
+        x,
+        alt.Color(f"{kind}:N", scale=scale(colours), legend=alt.Legend(title=title or kind)),
+        alt.Order("order:Q"),
+        opacity=in_focus(),
+    )
+    return bars.add_params(legend_focus(kind))
 
 
 def point_names(base: alt.Chart) -> alt.Chart:
@@ -138,6 +182,16 @@ def front_dots(base: alt.Chart) -> alt.Chart:
     kinds = scale({ON_FRONT: INK, AMBIGUOUS: "#E69F00"})
     dots = base.transform_filter("datum.may_be").mark_circle(size=14, opacity=1)
     return dots.encode(alt.Fill("place:N", scale=kinds, legend=alt.Legend(title=None, orient="top")))
+
+
+def lines_over_budgets(base: alt.Chart, bar: alt.Chart, rows: pl.DataFrame, style: VariantStyle, size: int) -> alt.LayerChart:
+    """A line a policy over its budgets, a lone point a cache without any, and the front of them all; `base` holds the axes and the tooltip, `bar` the
+    ends of the intervals."""
+    legend = style.legend_of(rows)
+    line = base.mark_line(strokeWidth=1.8).encode(style.colour(legend), style.dash(), opacity=in_focus(), order="per_token:Q")
+    points = base.mark_point(size=size, strokeWidth=1.8).encode(style.colour(legend), style.shape(legend), opacity=in_focus())
+    bars = bar.mark_rule(strokeWidth=1.5).encode(style.colour(legend), opacity=in_focus())
+    return alt.layer(front_line(base), bars, line, points.add_params(click_focus()), front_dots(base), point_names(base))
 
 
 def beside_menu(style: VariantStyle, menu: bool) -> alt.Parameter:
@@ -181,10 +235,10 @@ def panel_width(rows: pl.DataFrame) -> int:
     return min({1: 680, 2: 400, 3: 300}[columns], int(PAGE / columns - names))
 
 
-def panels(chart, rows: pl.DataFrame, height=None, choice: alt.Parameter | None = None):
+def panels(chart, rows: pl.DataFrame, height=None, choice: alt.Parameter | None = None, apart: str = ""):
     """Small multiples over the panels of `rows`, or one large chart where there is one.
 
-    With `choice` only the rows of the length that it holds are drawn.
+    With `choice` only the rows of the length that it holds are drawn. Panels have axes of their own in the channels of `apart`.
     """
     titles = list(dict.fromkeys(rows["panel"]))
     if choice:
@@ -195,6 +249,7 @@ def panels(chart, rows: pl.DataFrame, height=None, choice: alt.Parameter | None 
     else:
         facet = alt.Facet("panel:N", sort=titles, title=None, header=panel_titles(titles, sized["width"]))
         drawn = chart.properties(**sized).facet(facet, data=rows, columns=panel_columns(len(titles)))
+        drawn = drawn.resolve_scale(**dict.fromkeys(apart, "independent")) if apart else drawn
     return drawn.add_params(choice) if choice else drawn
 
 

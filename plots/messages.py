@@ -1,7 +1,5 @@
 """Titles that say what a chart shows, made of the numbers that it draws. Where intervals overlap they say so."""
 
-from __future__ import annotations
-
 import json
 import textwrap
 from collections.abc import Callable
@@ -39,6 +37,12 @@ def times(ratio: float, low: float | None = None, high: float | None = None) -> 
     """0.115 -> '0.12 times', 3.71 -> '3.7 times', 421.4 -> '421 times (394–521)'."""
     value, *ends = (f"{x:,.0f}" if x >= 10 else f"{x:.2g}" if x < 1 else f"{x:.1f}" for x in (ratio, low, high) if x is not None)
     return f"{value} times" + (f" ({'–'.join(ends)})" if len(ends) == 2 else "")
+
+
+def from_to(least: dict, most: dict, share: str) -> str:
+    """'from 3% (paged f16) to 9% (paged f32)'; of one variant its share alone."""
+    low, high = (f"{row[share]:.0%} ({label_of(row['variant'])})" for row in (least, most))
+    return low if least["variant"] == most["variant"] else f"from {low} to {high}"
 
 
 def place(rows: pl.DataFrame) -> str:

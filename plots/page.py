@@ -3,8 +3,6 @@
 The templates, their style and their scripts are the files of templates/.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import ChainMap

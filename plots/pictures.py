@@ -1,7 +1,5 @@
 """The pictures of a figure: SVG, PNG and PDF, as on the page, or as wide as a paper's column with its font size."""
 
-from __future__ import annotations
-
 import copy
 import re
 from collections import Counter

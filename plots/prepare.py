@@ -3,8 +3,6 @@
 What only one family of charts needs is in its own file below figures/.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 
@@ -59,6 +57,12 @@ def with_panel(
         for key in rows.select(varying).iter_rows()
     ] or [""] * rows.height
     return rows.with_columns(panel=pl.Series(titles, dtype=pl.String)).sort(*varying, "variant", "seq_len")
+
+
+def panel_with(part: pl.Expr, last: bool = False) -> pl.Expr:
+    """The panel's title with a part before it, or after it."""
+    both = ("panel", part) if last else (part, "panel")
+    return pl.when(pl.col("panel") == "").then(part).otherwise(pl.format("{} · {}", *both))
 
 
 def along(names: Iterable[str]) -> list[str]:

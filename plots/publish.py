@@ -1,7 +1,5 @@
 """A site of results folders, of any number of machines: static pages that open from a disk, without a network."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

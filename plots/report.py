@@ -3,8 +3,6 @@
 Reads only the files of a results folder (cells.csv, columns.json, growth.csv, …) and needs no network.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

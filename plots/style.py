@@ -1,7 +1,5 @@
 """How everything looks: colours, shapes, axes, units. No data and no figures here."""
 
-from __future__ import annotations
-
 import math
 import re
 

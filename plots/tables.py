@@ -4,8 +4,6 @@ A table's columns are declared here: the words of a heading, the column of cells
 Most have a second line in smaller print.
 """
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Renders the templates of templates/, which escape every value."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

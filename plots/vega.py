@@ -1,7 +1,5 @@
 """Vega, Vega-Lite and vega-embed as one script, which a report carries along: it needs no network."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import zlib

@@ -1,7 +1,5 @@
 """Dots with whiskers and bars in the cells of a table, as SVG, all of a column on one axis."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -1,12 +1,10 @@
 """Read bandwidth of attention over length, in % of what the machine reads at most."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
 from known import label_of
-from marks import in_families, in_focus, line_and_points, panels, text, tips
+from marks import family_lines, in_focus, text, tips
 from messages import titled
 from prepare import NoData, with_absent, with_panel
 from style import INK, length_axis
@@ -34,18 +32,14 @@ def bandwidth(tables: Tables):
     share = pl.col("share")
     largest = share == share.max().over("panel", "seq_len")
     rows = rows.with_columns(share_drawn=share.clip(upper_bound=1), above=(share > 1) & largest)
-    rows = in_families(rows, style, "seq_len", "share_drawn", axis)
-    base = alt.Chart().encode(
-        length_axis("seq_len", "sequence length [tokens]", rows["seq_len"]),
-        axis,
-        tooltip=tips(cache="temperature", share="share_text", read="read_text", measured_read_bandwidth="ceiling_text"),
-    )
+    tooltip = tips(cache="temperature", share="share_text", read="read_text", measured_read_bandwidth="ceiling_text")
     full = alt.Chart().mark_rule(color=INK, strokeDash=[2, 3]).encode(y=alt.datum(1))
     flags = alt.Chart().encode(alt.X("seq_len:Q"), alt.Y("share_drawn:Q"), text="share_text:N", opacity=in_focus())
     flags = flags.transform_filter("datum.above && !datum.reference")
     flags = flags.mark_text(align="right", dx=-8, dy=8, fontSize=10, color=INK)
-    layers = [*line_and_points(base, style, "seq_len"), full, *([flags] if rows["above"].any() else [])]
-    return titled(panels(alt.layer(*layers), rows), message)
+    over = [full, *([flags] if rows["above"].any() else [])]
+    x = length_axis("seq_len", "sequence length [tokens]", rows["seq_len"])
+    return titled(family_lines(rows, style, x, axis, tooltip, over=lambda _: over), message)
 
 
 def read_bandwidths(cells: pl.DataFrame) -> pl.DataFrame:

@@ -1,16 +1,14 @@
 """The batch experiment: what caches hold for sequences of unequal lengths."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from answers import UNRELIABLE
 from figures.figure import Tables, figure
 from known import label_of
-from marks import in_focus, legend_focus, panels, scale, text, tips, variant_axis
+from marks import panels, stacked_bars, text, tips, variant_axis
 from messages import place, times, titled
 from prepare import of_experiment, with_absent, with_panel
-from style import KINDS, QUIET, bytes_text
+from style import KINDS, bytes_text
 
 KINDS_HELD = {"payload": "bytes_payload", "metadata": "bytes_metadata", "slack": "bytes_slack"}
 
@@ -37,20 +35,11 @@ def batch_waste(tables: Tables):
     ).filter(pl.col("bytes") > 0)  # fmt: skip
     stacked = stacked.with_columns(text("bytes", bytes_text), text("waste_share", "{:.1%}".format))
     variants = [name for name in tables.style.names if name in set(rows["variant"])]
-    colours = scale({kind: KINDS[kind] for kind in KINDS_HELD})
-    bars = alt.Chart().mark_bar(stroke=QUIET, strokeWidth=0.5)
-    chart = bars.encode(
-        variant_axis(variants),
-        alt.X("sum(times_payload):Q", axis=alt.Axis(title="bytes held / bytes of payload", tickCount=5)),
-        alt.Color("kind:N", scale=colours, legend=alt.Legend(title="kind")),
-        alt.Order("order:Q"),
-        opacity=in_focus(),
-        tooltip=tips(
-            length=False, lengths="lengths", kind="kind", bytes="bytes_text", slack_share="waste_share_text"
-        ),
-    )
-    drawn = panels(chart.add_params(legend_focus("kind")), stacked, height=max(60, 22 * len(variants)))
-    return titled(drawn, message)
+    colours = {kind: KINDS[kind] for kind in KINDS_HELD}
+    tooltip = tips(length=False, lengths="lengths", kind="kind", bytes="bytes_text", slack_share="waste_share_text")
+    x = alt.X("sum(times_payload):Q", axis=alt.Axis(title="bytes held / bytes of payload", tickCount=5))
+    chart = stacked_bars(alt.Chart().encode(variant_axis(variants), tooltip=tooltip), x, "kind", colours)
+    return titled(panels(chart, stacked, height=max(60, 22 * len(variants))), message)
 
 
 def most_and_least(rows: pl.DataFrame) -> str:

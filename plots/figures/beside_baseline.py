@@ -1,16 +1,14 @@
 """Losses compared with those of a variant that the config names, such as budgets by layer or head with a uniform one of the same bytes."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
 from figures.models import change_axis, series, task_read, versus_full, warning_if_tiny
 from known import label_of, label_text, name_of
-from marks import in_focus, interval, legend_focus, panels, text, tips, variant_axis
+from marks import dots_and_whiskers, in_focus, interval, panels, text, tips, variant_axis
 from messages import titled
 from prepare import NoData, with_absent, with_panel
-from style import INK, QUIET, bytes_text
+from style import bytes_text
 
 VERDICTS = {"better": "#0072B2", "worse": "#D55E00", "statistically tied": "#8a93a0"}
 BY_HEAD = ("ada", "duo")  # retentions whose heads keep different numbers of tokens
@@ -40,15 +38,9 @@ def loss_baseline(tables: Tables):
         ),
     )
     whiskers = base.encode(alt.X("loss_change_ci_low:Q"), alt.X2("loss_change_ci_high:Q")).mark_rule(strokeWidth=2)
-    points = base.mark_point(size=60, filled=True, opacity=1)
-    zero = alt.Chart().mark_rule(color=INK).encode(x=alt.datum(0))
-    written = alt.Chart().encode(alt.Y("called:N", sort=order), text="beside:N")
-    written = written.mark_text(align="left", dx=8, fontSize=11, color=QUIET).encode(x=alt.value("width"))
-    chart = alt.layer(whiskers.add_params(legend_focus("told")), zero, points, written)
+    chart = dots_and_whiskers(base, whiskers, alt.Y("called:N", sort=order), 0, "told")
     most = rows.group_by("panel").len()["len"].max()
-    drawn = panels(chart, rows, height=max(90, 19 * most))
-    drawn = drawn.resolve_scale(y="independent") if rows["panel"].n_unique() > 1 else drawn
-    return titled(drawn, who_is_ahead(rows))
+    return titled(panels(chart, rows, max(90, 19 * most), apart="y"), who_is_ahead(rows))
 
 
 def compared_rows(cells: pl.DataFrame) -> pl.DataFrame:

@@ -1,7 +1,5 @@
 """The lengths from which one cache's steps are faster than another's."""
 
-from __future__ import annotations
-
 import math
 
 import altair as alt

@@ -1,7 +1,5 @@
 """The budget experiment: error against bytes, over the budgets of eviction policies."""
 
-from __future__ import annotations
-
 import math
 
 import altair as alt
@@ -10,7 +8,7 @@ from figures.figure import Tables, figure
 from families import VariantStyle
 from known import label_of, label_text
 from labels import AT_ENDS, with_point_labels
-from marks import click_focus, front_dots, front_line, in_focus, interval, length_choice, panel_width, panels, point_names, text, tips
+from marks import between, interval, length_choice, lines_over_budgets, panel_width, panels, text, tips
 from messages import titled
 from prepare import drawable, of_experiment, with_absent, with_front, with_panel
 from style import bytes_text, log_axis
@@ -71,19 +69,8 @@ def budget(tables: Tables):
             interval_95="interval", Pareto_front="place",
         ),
     )  # fmt: skip
-    legend = style.legend_of(rows)
-    line = base.mark_line(strokeWidth=1.8).encode(style.colour(legend), style.dash(), opacity=in_focus(), order="per_token:Q")
-    points = base.mark_point(size=50, strokeWidth=1.8).encode(style.colour(legend), style.shape(legend), opacity=in_focus())
-    bar = base.encode(alt.Y("err_ci_low:Q"), alt.Y2("err_ci_high:Q")).transform_filter("datum.err_ci_low")
-    layers = [
-        front_line(base),
-        bar.mark_rule(strokeWidth=1.5).encode(style.colour(legend), opacity=in_focus()),
-        line,
-        points.add_params(click_focus()),
-        front_dots(base),
-        point_names(base),
-    ]
-    return titled(panels(alt.layer(*layers), rows, height=height, choice=choice), message)
+    bar = between(base, "err_ci_low", "err_ci_high").transform_filter("datum.err_ci_low")
+    return titled(panels(lines_over_budgets(base, bar, rows, style, 50), rows, height=height, choice=choice), message)
 
 
 def on_the_front(rows: pl.DataFrame) -> dict[float, str]:

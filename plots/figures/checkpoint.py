@@ -1,7 +1,5 @@
 """The checkpoint experiment: times of save, load, snapshot, restore and fork."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure

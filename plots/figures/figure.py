@@ -5,8 +5,6 @@ with the reason why there is nothing to draw. It may title the chart with a mess
 then below it. A chart becomes small multiples ("panels") over whatever the sweep varied besides variant and length.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

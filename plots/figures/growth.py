@@ -1,16 +1,14 @@
 """Growth runs: from an empty cache one token at a time, every step and what appending has cost in all."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from answers import UNRELIABLE
 from figures.figure import Tables, figure
 from families import deciding_stage
-from marks import click_focus, doublings, in_families, in_focus, interval, line_and_points, panels, text, tips
+from marks import click_focus, doublings, family_lines, in_families, in_focus, interval, line_and_points, panels, text, tips
 from messages import times, titled
 from known import dimensions, heading, label_of, label_text
-from prepare import NoData, with_absent, with_panel
+from prepare import NoData, panel_with, with_absent, with_panel
 from style import length_axis, log_axis, microseconds_text
 
 MAX_POINTS = 2_400  # of all lines together: what a browser draws at once; the maxima always survive
@@ -73,8 +71,7 @@ def reallocations(tables: Tables):
         text("step_us", microseconds_text), text("around_us", microseconds_text),
         times=(pl.col("step_us") / pl.col("around_us")).map_elements("{:.2g}×".format, return_dtype=pl.String),
     ).filter(pl.col("variant").is_in(most.implode()))  # fmt: skip
-    several = pl.when(pl.col("panel") == "").then(label_text()).otherwise(pl.format("{} · {}", label_text(), "panel"))
-    rows = rows.with_columns(panel=several).sort("panel", "length")
+    rows = rows.with_columns(panel=panel_with(label_text())).sort("panel", "length")
     style = tables.style.showing(rows["variant"])
     ends = pl.concat([rows["step_us"], rows["around_us"]])
     base = alt.Chart().encode(
@@ -137,15 +134,8 @@ def growth_total(tables: Tables):
     style = tables.style.showing(rows["variant"])
     ends = "append_total_ci_low_us", "append_total_ci_high_us"
     axis = log_axis(alt.Y, "append_total_us", f"{heading('append_total_us')} [µs]", pl.concat([rows[end] for end in ends]))
-    rows = in_families(rows, style, "seq_len", "append_total_us", axis)
-    base = alt.Chart().encode(
-        length_axis("seq_len", "cache length [tokens]", rows["seq_len"]),
-        axis,
-        tooltip=tips(summed="append_total_us_text", interval_95="interval", over_the_baseline="over"),
-    )
-    bar = base.transform_filter("!datum.reference").encode(alt.Y(f"{ends[0]}:Q"), alt.Y2(f"{ends[1]}:Q")).mark_rule(strokeWidth=1.5)
-    layers = [bar.encode(style.colour(), opacity=in_focus()), *line_and_points(base, style, "seq_len")]
-    return titled(panels(alt.layer(*layers), rows), message)
+    tooltip = tips(summed="append_total_us_text", interval_95="interval", over_the_baseline="over")
+    return titled(family_lines(rows, style, length_axis("seq_len", "cache length [tokens]", rows["seq_len"]), axis, tooltip, ends), message)
 
 
 def growth_totals(cells: pl.DataFrame) -> pl.DataFrame:

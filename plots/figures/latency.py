@@ -1,16 +1,14 @@
 """Time of a decode step: against length, and relative to the baseline's."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from answers import UNRELIABLE
 from figures.figure import Tables, figure
 from known import heading, label_of
-from marks import in_families, in_focus, interval, legend_focus, length_choice, line_and_points, panels, text, tips, variant_axis
+from marks import dots_and_whiskers, family_lines, in_focus, interval, length_choice, panels, text, tips, variant_axis
 from messages import answer, at_each_length, count_of_verdicts, place, titled
 from prepare import NoData, drawable, with_absent, with_panel
-from style import INK, QUIET, bytes_text, length_axis, log_axis, microseconds_text
+from style import QUIET, bytes_text, length_axis, log_axis, microseconds_text
 
 VERDICTS = {"faster": "#0072B2", "slower": "#D55E00", "ambiguous": "#8a93a0", UNRELIABLE: "#f0c808"}
 
@@ -34,23 +32,17 @@ def latency(tables: Tables):
     message = longest_message(rows)
     style = tables.style.showing(rows["variant"])
     axis = log_axis(alt.Y, "step_p50_us", f"{heading('step_p50_us')} [µs]", extremes)
-    rows = in_families(rows, style, "seq_len", "step_p50_us", axis)
-    base = alt.Chart().encode(
-        length_axis("seq_len", "sequence length [tokens]", rows["seq_len"]),
-        axis,
-        tooltip=tips(
-            p50="step_p50_us_text", interval_95="interval", p99="step_p99_us_text", verdict="verdict", noise="noise"
-        ),
-    )
-    own = base.transform_filter("!datum.reference")
-    ends = own.encode(alt.Y("step_ci_low_us:Q"), alt.Y2("step_ci_high_us:Q"))
-    band = ends.mark_area().encode(style.fill(), opacity=in_focus(0.16, 0.02))
-    bar = ends.mark_rule(strokeWidth=1.5).encode(style.colour(), opacity=in_focus())
-    # Their times were disturbed: by what is in the tooltip.
+    x = length_axis("seq_len", "sequence length [tokens]", rows["seq_len"])
+    tooltip = tips(p50="step_p50_us_text", interval_95="interval", p99="step_p99_us_text", verdict="verdict", noise="noise")
+    ends = "step_ci_low_us", "step_ci_high_us"
+    disturbed = (rows["noise"] != "").any()
+    return titled(family_lines(rows, style, x, axis, tooltip, ends, (*ends, 0.16), over=rings if disturbed else lambda own: []), message)
+
+
+def rings(own: alt.Chart) -> list[alt.Chart]:
+    """Around times that were disturbed, by what is in the tooltip."""
     ring = own.mark_point(size=160, filled=False, strokeWidth=1.2, color=QUIET).transform_filter("datum.noise != ''")
-    rings = [ring.encode(opacity=in_focus())] if (rows["noise"] != "").any() else []
-    layers = alt.layer(band, bar, *line_and_points(base, style, "seq_len"), *rings)
-    return titled(panels(layers, rows), message)
+    return [ring.encode(opacity=in_focus())]
 
 
 def longest_message(rows: pl.DataFrame) -> str | None:
@@ -103,12 +95,5 @@ def ratio(tables: Tables):
         ),
     )
     whiskers = base.encode(alt.X("ratio_ci_low:Q"), alt.X2("ratio_ci_high:Q")).mark_rule(strokeWidth=2, clip=True)
-    points = base.mark_point(size=60, filled=True, opacity=1)
-    one = alt.Chart().mark_rule(color=INK).encode(x=alt.datum(1))
-    written = alt.Chart().encode(alt.Y("variant:N", sort=order), text="beside:N")
-    written = written.mark_text(align="left", dx=8, fontSize=11, color=QUIET).encode(x=alt.value("width"))
-    chart = alt.layer(whiskers.add_params(legend_focus("verdict")), one, points, written)
-    drawn = panels(chart, rows, height=max(90, 19 * rows["variant"].n_unique()), choice=choice)
-    drawn = drawn.resolve_scale(y="independent") if rows["panel"].n_unique() > 1 else drawn
-    return titled(drawn, message)
-
+    chart = dots_and_whiskers(base, whiskers, alt.Y("variant:N", sort=order), 1, "verdict")
+    return titled(panels(chart, rows, max(90, 19 * rows["variant"].n_unique()), choice, apart="y"), message)

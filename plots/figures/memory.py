@@ -1,15 +1,13 @@
 """Memory: the peak against length, and bytes by kind."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
 from known import label_of
-from marks import in_families, in_focus, legend_focus, length_choice, line_and_points, panels, scale, text, tips, variant_axis
+from marks import family_lines, length_choice, panels, stacked_bars, text, tips, variant_axis
 from messages import at_each_length, times, titled
 from prepare import drawable, layers_said, with_panel
-from style import KINDS, QUIET, binary_unit, bytes_axis, bytes_text, length_axis
+from style import KINDS, binary_unit, bytes_axis, bytes_text, length_axis
 
 COLUMNS = ("bytes_payload", "bytes_metadata", "bytes_workspace_peak", "bytes_slack")  # in the order of KINDS
 TIED = 1.005  # times the fewest bytes, within which a title names none alone
@@ -35,16 +33,9 @@ def memory(tables: Tables):
     message = f"{least(longest, tables.style.baseline, 'bytes_peak')} at {longest['seq_len'][0]:,.0f} tokens"
     style = tables.style.showing(rows["variant"])
     axis = bytes_axis("bytes_peak", peak_said(rows), rows["bytes_peak"])
-    rows = in_families(rows, style, "seq_len", "bytes_peak", axis)
-    base = alt.Chart().encode(
-        length_axis("seq_len", "sequence length [tokens]", rows["seq_len"]),
-        axis,
-        tooltip=tips(
-            memory="bytes_peak_text", predicted="bytes_predicted_text", versus_f32="memory_vs_f32_text",
-            whole_model_holds="model_bytes_text",
-        ),  # fmt: skip
-    )
-    return titled(panels(alt.layer(*line_and_points(base, style, "seq_len")), rows), message)
+    x = length_axis("seq_len", "sequence length [tokens]", rows["seq_len"])
+    tooltip = tips(memory="bytes_peak_text", predicted="bytes_predicted_text", versus_f32="memory_vs_f32_text", whole_model_holds="model_bytes_text")
+    return titled(family_lines(rows, style, x, axis, tooltip), message)
 
 
 def peak_said(rows: pl.DataFrame) -> str:
@@ -92,18 +83,9 @@ def bytes_by_kind(tables: Tables):
     stacked = stacked.with_columns(text("bytes", bytes_text))
     choice = length_choice(rows["seq_len"])
     variants = [name for name in tables.style.names if name in set(rows["variant"])]
-    bars = alt.Chart().mark_bar(stroke=QUIET, strokeWidth=0.5)
-    chart = bars.encode(
-        variant_axis(variants),
-        alt.X(
-            "sum(per_token):Q",
-            axis=alt.Axis(title=f"bytes per cached token, {layers_said(rows)} [{unit}]", tickCount=6),
-        ),
-        alt.Color("kind:N", scale=scale(KINDS), legend=alt.Legend(title="kind")),
-        alt.Order("order:Q"),
-        opacity=in_focus(),
-        tooltip=tips(kind="kind", bytes="bytes_text"),
-    )
+    base = alt.Chart().encode(variant_axis(variants), tooltip=tips(kind="kind", bytes="bytes_text"))
+    x = alt.X("sum(per_token):Q", axis=alt.Axis(title=f"bytes per cached token, {layers_said(rows)} [{unit}]", tickCount=6))
+    chart = stacked_bars(base, x, "kind", KINDS)
     height = max(60, 22 * len(variants))
     message = at_each_length(rows, lambda at: least(at, tables.style.baseline, "bytes_held"))
-    return titled(panels(chart.add_params(legend_focus("kind")), stacked, height=height, choice=choice), message)
+    return titled(panels(chart, stacked, height=height, choice=choice), message)

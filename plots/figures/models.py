@@ -1,13 +1,11 @@
 """What the charts of model predictions share: names of lines, intervals of the loss, the warning on tiny models."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables
 from families import VariantStyle, baseline_of
 from known import Spec, spec_of
-from prepare import with_absent
+from prepare import panel_with, with_absent
 
 TINY_PARAMETERS = 50e6  # in layers; the bundled model has a million, SmolLM2 106 million
 
@@ -63,8 +61,7 @@ def by_kept_tokens(rows: pl.DataFrame) -> pl.DataFrame:
         pl.format("{} tokens kept", pl.col("kept").cast(pl.Int64))
     )  # fmt: skip
     if rows["kept"].n_unique() > 1:
-        several = pl.when(pl.col("panel") == "").then(title).otherwise(pl.format("{} · {}", "panel", title))
-        rows = rows.with_columns(panel=several).sort("kept", maintain_order=True)
+        rows = rows.with_columns(panel=panel_with(title, last=True)).sort("kept", maintain_order=True)
     return rows.with_columns(spec=pl.col("variant"), variant=series())
 
 

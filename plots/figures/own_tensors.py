@@ -1,7 +1,5 @@
 """`kvlab eval`: what variants do to the attention outputs of a user's own Q, K and V, as a whole and head by head."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure

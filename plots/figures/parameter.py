@@ -1,7 +1,5 @@
 """Time, memory and growth against the one numeric parameter over which a run sweeps, such as the block of `paged`."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from families import VariantStyle, swept_parameter
@@ -9,7 +7,7 @@ from figures.figure import Tables, figure
 from figures.growth import growth_totals
 from figures.memory import peak_said
 from known import heading, label_of
-from marks import in_families, in_focus, interval, length_choice, line_and_points, panels, text, tips
+from marks import in_families, interval, interval_bars, length_choice, line_and_points, panels, text, tips
 from messages import at_each_length, titled
 from prepare import NoData, drawable, with_panel
 from style import QUIET, bytes_axis, bytes_text, length_axis, log_axis, microseconds_text
@@ -80,12 +78,10 @@ def against_parameter(
         axis,
         tooltip=tips(spec="spec", value=f"{value}_text", interval_95="interval"),
     )
-    own = base.transform_filter("!datum.reference")
     level = alt.Chart().mark_rule(color=QUIET, strokeDash=[2, 2]).encode(alt.Y("baseline_value:Q"))
     layers = [] if beside.is_empty() else [level]
     if ends:
-        bar = own.encode(alt.Y(f"{ends[0]}:Q"), alt.Y2(f"{ends[1]}:Q")).mark_rule(strokeWidth=1.5)
-        layers.append(bar.encode(style.colour(), opacity=in_focus()))
+        layers.append(interval_bars(base.transform_filter("!datum.reference"), style, *ends))
     layers += line_and_points(base, style, "parameter")
     return titled(panels(alt.layer(*layers), rows, choice=choice), message)
 

@@ -1,15 +1,13 @@
 """Error against memory, with the Pareto front."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
 from labels import with_point_labels
-from marks import click_focus, in_focus, length_choice, panel_height, panel_width, panels, point_names, room_below, text, tips
+from marks import click_focus, front_line, in_focus, length_choice, panel_height, panel_width, panels, point_names, room_below, text, tips
 from messages import at_each_length, titled
 from prepare import drawable, layers_said, with_front, with_panel
-from style import QUIET, bytes_text, log_axis, microseconds_text
+from style import bytes_text, log_axis, microseconds_text
 
 
 @figure(
@@ -45,8 +43,6 @@ def pareto(tables: Tables):
     )
     rows = with_point_labels(rows, "per_token", "error", axes, size, "first")
     base = alt.Chart().encode(*axes)
-    line = base.transform_filter("datum.front")
-    line = line.mark_line(interpolate="step-after", color=QUIET, strokeDash=[4, 3], strokeWidth=1.3)
     faint = alt.expr("datum.dominated ? 0.25 : 1")
     points = base.mark_point(strokeWidth=2.2, opacity=1, strokeOpacity=faint, fillOpacity=faint).encode(
         step_fill(rows["step_p50_us"]),
@@ -56,7 +52,7 @@ def pareto(tables: Tables):
         opacity=in_focus(),
         tooltip=tips(bytes_held="bytes_per_token_text", error="err_rel_l2_text", step="step_p50_us_text"),
     )
-    layers = [line.encode(order="per_token:Q"), points.add_params(click_focus()), point_names(base)]
+    layers = [front_line(base), points.add_params(click_focus()), point_names(base)]
     return titled(panels(alt.layer(*layers), rows, choice=choice), at_each_length(rows, count_of_dominated))
 
 

@@ -1,7 +1,5 @@
 """Other engines' attention compared with kvlab's over the same bits."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
@@ -52,8 +50,7 @@ def peers(tables: Tables):
         layers.append(own.mark_point(size=45, filled=True, opacity=1, yOffset=pixels))
     one = alt.Chart().mark_rule(color=INK).encode(x=alt.datum(1))
     chart = alt.layer(layers[0].add_params(legend_focus("state")), one, *layers[1:])
-    drawn = panels(chart, rows, height=max(90, 24 * rows["variant"].n_unique()), choice=choice)
-    drawn = drawn.resolve_scale(y="independent") if rows["panel"].n_unique() > 1 else drawn
+    drawn = panels(chart, rows, max(90, 24 * rows["variant"].n_unique()), choice, apart="y")
     return titled(drawn, at_each_length(rows, nearest))
 
 

@@ -1,7 +1,5 @@
 """The prefill experiment: workspace and time of a whole prompt, by how attention over it is computed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import altair as alt
@@ -10,7 +8,7 @@ from figures.figure import Tables, figure
 from known import arm_of, heading, label_text
 from marks import in_focus, interval, legend_focus, panels, scale, text, tips
 from messages import place, times, titled
-from prepare import of_experiment, with_panel
+from prepare import of_experiment, panel_with, with_panel
 from style import COLOURS, QUIET, SHAPES, bytes_axis, bytes_text, length_axis, log_axis, microseconds_text, natural_order
 
 
@@ -74,8 +72,7 @@ def prefill_arms(cells: pl.DataFrame, column: str) -> pl.DataFrame:
     rows = of_experiment(cells, "prefill", column)
     rows = with_panel(rows)
     rows = rows.with_columns(arm_text=pl.Series(map(arm_of, rows.iter_rows(named=True)), dtype=pl.String))
-    several = pl.when(pl.col("panel") == "").then(label_text()).otherwise(pl.format("{} · {}", label_text(), "panel"))
-    return rows.with_columns(panel=several if rows["variant"].n_unique() > 1 else pl.col("panel"))
+    return rows.with_columns(panel=panel_with(label_text()) if rows["variant"].n_unique() > 1 else pl.col("panel"))
 
 
 def arm_lines(base: alt.Chart, rows: pl.DataFrame) -> list[alt.Chart]:

@@ -1,16 +1,12 @@
 """The quality experiment: what a cache changes in the predictions of a model, against bytes and by position."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
 from figures.models import by_kept_tokens, change_axis, model_style, position_range, series, versus_full, warning_if_tiny
 from known import label_of
 from labels import with_point_labels
-from marks import (
-    click_focus, front_dots, front_line, in_families, in_focus, interval, length_choice, line_and_points, panel_width, panels, point_names, text, tips,
-)  # fmt: skip
+from marks import family_lines, interval, length_choice, lines_over_budgets, panel_width, panels, text, tips
 from messages import answer, at_each_length, titled
 from prepare import NoData, of_experiment, with_absent, with_front, with_panel
 from style import bytes_text, length_axis, log_axis
@@ -73,16 +69,9 @@ def kl_position(tables: Tables):
     ends = all_values(rows, "kl_mean", "kl_mean_ci_low", "kl_mean_ci_high")
     powers = [8 << i for i in range(20) if 8 << i <= rows["position_last"].max() + 1]
     axis = log_axis(alt.Y, "kl_mean", KL_TITLE, ends, "~e")
-    rows = in_families(rows, style, "position", "kl_mean", axis)
-    base = alt.Chart().encode(
-        length_axis("position", "position in the window [tokens]", powers),
-        axis,
-        tooltip=tips(spec="spec", positions="span", KL="kl_mean_text", interval_95="interval"),
-    )
-    own = base.transform_filter("!datum.reference")
-    band = own.encode(alt.Y("kl_mean_ci_low:Q"), alt.Y2("kl_mean_ci_high:Q")).mark_area()
-    band = band.encode(style.fill(), opacity=in_focus(0.13, 0.02))
-    return titled(panels(alt.layer(band, *line_and_points(base, style, "position")), rows, choice=choice), message)
+    tooltip = tips(spec="spec", positions="span", KL="kl_mean_text", interval_95="interval")
+    x, band = length_axis("position", "position in the window [tokens]", powers), ("kl_mean_ci_low", "kl_mean_ci_high", 0.13)
+    return titled(family_lines(rows, style, x, axis, tooltip, band=band, choice=choice), message)
 
 
 def change_of_loss(rows: pl.DataFrame) -> str:
@@ -142,18 +131,7 @@ def quality_points(tables: Tables, value: str, title: str, axis: alt.Y):
         ),
     )  # fmt: skip
     bar = base.encode(alt.Y(f"{value}_ci_low:Q", title=title), alt.Y2(f"{value}_ci_high:Q"))
-    legend = style.legend_of(rows)
-    line = base.mark_line(strokeWidth=1.8).encode(style.colour(legend), style.dash(), opacity=in_focus(), order="per_token:Q")
-    points = base.mark_point(size=65, strokeWidth=1.8).encode(style.colour(legend), style.shape(legend), opacity=in_focus())
-    layers = [
-        front_line(base),
-        bar.mark_rule(strokeWidth=1.5).encode(style.colour(legend), opacity=in_focus()),
-        line,
-        points.add_params(click_focus()),
-        front_dots(base),
-        point_names(alt.Chart().encode(*axes)),
-    ]
-    return titled(panels(alt.layer(*layers), rows, height=height, choice=choice), message)
+    return titled(panels(lines_over_budgets(base, bar, rows, style, 65), rows, height=height, choice=choice), message)
 
 
 def quality_rows(tables: Tables, value: str) -> pl.DataFrame:

@@ -1,7 +1,5 @@
 """The loss from reading a part of the tokens: selections compared with caches that hold as few, against the bytes that a step reads."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from families import labelled
@@ -9,10 +7,10 @@ from figures.figure import Tables, figure
 from figures.models import change_axis, model_style, series, task_read, versus_full, warning_if_tiny
 from known import label_of
 from labels import with_point_labels
-from marks import click_focus, in_focus, interval, panel_width, panels, point_names, text, tips
+from marks import click_focus, front_line, in_focus, interval, panel_width, panels, point_names, text, tips
 from messages import titled
 from prepare import NoData, in_order, with_absent, with_front, with_panel
-from style import QUIET, bytes_text, log_axis
+from style import bytes_text, log_axis
 
 TITLE = "change of the mean loss [nats]"
 NOT_TOLD_APART = ["ambiguous", "negligible", "identical", "better"]
@@ -43,18 +41,15 @@ def quality_read(tables: Tables):
             kept="kept_tokens_text", verdict="verdict",
         ),
     )  # fmt: skip
-    front = base.transform_filter("datum.front").mark_line(
-        interpolate="step-after", color=QUIET, strokeDash=[4, 3], strokeWidth=1.3
-    )
     bar = base.encode(alt.Y("loss_change_ci_low:Q", title=TITLE), alt.Y2("loss_change_ci_high:Q"))
     legend = alt.Legend(title=None, orient="bottom", columns=3, columnPadding=20, labelLimit=0, labelExpr=labelled(style.names, 44), values=style.shown)  # there is not room for every name
     points = base.encode(style.colour(legend), style.shape(legend), opacity=in_focus())
     layers = [
-        front.encode(order="per_token:Q"),
+        front_line(base),
         bar.mark_rule(strokeWidth=1.5).encode(style.colour(legend), opacity=in_focus()),
         points.transform_filter("!datum.alike").mark_point(size=65, strokeWidth=1.8).add_params(click_focus()),
         points.transform_filter("datum.alike").mark_point(size=65, strokeWidth=1.8, filled=True),
-        point_names(alt.Chart().encode(*axes)),
+        point_names(base),
     ]
     return titled(panels(alt.layer(*layers), rows, height=height), message)
 

@@ -1,15 +1,13 @@
 """The recall experiment: the loss on the second copy of a passage, against distance and against budget."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
 from figures.models import by_kept_tokens, drops_tokens, model_style, series, versus_full, warning_if_tiny, with_loss_interval
 from known import label_of
-from marks import in_families, in_focus, interval, line_and_points, panels, text, tips
+from marks import family_lines, interval, text, tips
 from messages import titled
-from prepare import NoData, of_experiment, with_panel
+from prepare import NoData, of_experiment, panel_with, with_panel
 from style import QUIET, bytes_text, length_axis
 
 
@@ -32,20 +30,9 @@ def recall(tables: Tables):
     )
     message = who_recalls(rows)
     style = model_style(tables, rows)
-    axis = loss_axis(rows["high"], rows["loss"])
-    rows = in_families(rows, style, "distance", "loss", axis)
-    base = alt.Chart().encode(
-        length_axis("distance", "distance from the passage to its copy [tokens]", rows["distance"]),
-        axis,
-        tooltip=tips(
-            length=False, spec="spec", distance="distance", loss="loss_text", interval_95="interval",
-            kept="kept_tokens_text",
-        ),
-    )  # fmt: skip
-    own = base.transform_filter("!datum.reference")
-    bar = own.encode(alt.Y("low:Q"), alt.Y2("high:Q")).mark_rule(strokeWidth=1.5)
-    layers = [bar.encode(style.colour(), opacity=in_focus()), *line_and_points(base, style, "distance")]
-    return titled(panels(alt.layer(*layers), rows), message)
+    x = length_axis("distance", "distance from the passage to its copy [tokens]", rows["distance"])
+    tooltip = tips(length=False, spec="spec", distance="distance", loss="loss_text", interval_95="interval", kept="kept_tokens_text")
+    return titled(family_lines(rows, style, x, loss_axis(rows["high"], rows["loss"]), tooltip, bars=("low", "high")), message)
 
 
 def who_recalls(rows: pl.DataFrame) -> str | None:
@@ -78,19 +65,11 @@ def recall_budget(tables: Tables):
     )
     message = fewest_tokens(rows)
     style = model_style(tables, rows)
+    x = length_axis("kept_tokens", "tokens kept at the end", rows["kept_tokens"])
     axis = loss_axis(rows["high"], rows["loss"], full["loss"])
-    rows = in_families(rows, style, "kept_tokens", "loss", axis)
-    base = alt.Chart().encode(
-        length_axis("kept_tokens", "tokens kept at the end", rows["kept_tokens"]),
-        axis,
-        tooltip=tips(length=False, spec="spec", kept="kept_tokens_text", loss="loss_text", interval_95="interval"),
-    )
-    own = base.transform_filter("!datum.reference")
-    bar = own.encode(alt.Y("low:Q"), alt.Y2("high:Q")).mark_rule(strokeWidth=1.5)
+    tooltip = tips(length=False, spec="spec", kept="kept_tokens_text", loss="loss_text", interval_95="interval")
     floor = alt.Chart().mark_rule(color=QUIET, strokeDash=[4, 3]).encode(alt.Y("full_loss:Q"))
-    lines = line_and_points(base, style, "kept_tokens")
-    layers = [floor, bar.encode(style.colour(), opacity=in_focus()), *lines]
-    return titled(panels(alt.layer(*layers), rows), message)
+    return titled(family_lines(rows, style, x, axis, tooltip, bars=("low", "high"), under=lambda _: [floor]), message)
 
 
 def fewest_tokens(rows: pl.DataFrame) -> str:
@@ -127,8 +106,7 @@ def by_budget(recalls: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         raise NoData("no policy of the recall experiment drops a token" if policies.is_empty() else "the full f32 cache did not recall")
     rows = with_loss_interval(with_panel(policies)).with_columns(spec=pl.col("variant"), variant=series())
     at = pl.format("distance {}", pl.col("distance").cast(pl.Int64))
-    several = pl.when(pl.col("panel") == "").then(at).otherwise(pl.format("{} · {}", at, "panel"))
-    rows = rows.with_columns(panel=several).sort("distance", "variant", "kept_tokens", maintain_order=True)
+    rows = rows.with_columns(panel=panel_with(at)).sort("distance", "variant", "kept_tokens", maintain_order=True)
     same_place = ["run", "distance", "passage_tokens", "batch"]
     beside = full.select(*same_place, full_loss="loss").unique(same_place)
     return rows.join(beside, on=same_place, how="left", nulls_equal=True), full

@@ -1,7 +1,5 @@
 """Replays: requests through caches' own allocators on a simulated clock."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure

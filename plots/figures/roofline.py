@@ -3,8 +3,6 @@
 A table shows where every variant stands at every shape, which lines over length cannot.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import altair as alt
@@ -204,8 +202,7 @@ def heat_table(rows: pl.DataFrame, names: list[str], style: HeatStyle):
     number = base.mark_text(fontSize=10, dy=alt.expr("datum.small ? -5 : 0")).encode(text="label:N", color=ink)
     below = base.mark_text(fontSize=8, dy=6).encode(text="small:N", color=ink)
     height = (26 if rows["small"].str.len_chars().max() else 20) * len(variants)
-    table = panels(alt.layer(cells, number, below), rows, height=height)
-    return table.resolve_scale(x="independent") if rows["panel"].n_unique() > 1 else table
+    return panels(alt.layer(cells, number, below), rows, height, apart="x")
 
 
 def is_dark(colour: str) -> bool:

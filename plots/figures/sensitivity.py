@@ -1,14 +1,12 @@
 """The sensitivity experiment: what a codec in one layer's K or V alone costs, and whether such costs add up."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
 from figures.models import warning_if_tiny
 from marks import in_focus, interval, legend_focus, panels, text, tips
 from messages import titled
-from prepare import NoData, of_experiment, with_absent, with_panel
+from prepare import NoData, of_experiment, panel_with, with_absent, with_panel
 from style import COLOURS, QUIET, log_axis
 
 KL = "KL(full f32 cache || variant), mean [nats]"
@@ -27,8 +25,7 @@ def sensitivity_layers(tables: Tables):
     rows = sensitivity_rows(tables).filter(pl.col("sensitive_layer").is_not_null(), pl.col("kl_mean") > 0)
     if rows.is_empty():
         raise NoData("no codec changes a prediction from one layer alone")
-    several = pl.when(pl.col("panel") == "").then(pl.col("sensitive_side")).otherwise(pl.format("{} · {}", "panel", "sensitive_side"))
-    rows = rows.with_columns(panel=several).sort("panel", "sensitive_layer", maintain_order=True)
+    rows = rows.with_columns(panel=panel_with(pl.col("sensitive_side"), last=True)).sort("panel", "sensitive_layer", maintain_order=True)
     order = rows.group_by("sensitive_format").agg(pl.col("kl_mean").mean()).sort("kl_mean", "sensitive_format")["sensitive_format"].to_list()
     colour = alt.Color(
         "kl_mean:Q",

@@ -1,16 +1,14 @@
 """Serving: requests answered by a model over real caches, in static and in continuous batches."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
 from figures.requests import COLOURS
 from known import called
-from marks import in_focus, interval, legend_focus, panels, scale, text, tips, variant_axis
+from marks import in_focus, interval, legend_focus, panels, scale, stacked_bars, text, tips, variant_axis
 from messages import place, titled
 from prepare import of_experiment, with_absent, with_panel
-from style import QUIET, binary_unit, bytes_text
+from style import binary_unit, bytes_text
 
 ARMS = ("static", "whole")  # the others are numbers of tokens
 PALETTE = ("#D55E00", "#5d6673", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -102,15 +100,9 @@ def serve_held(tables: Tables):
         for i, (kind, expression) in enumerate(each)
     ).with_columns(text("bytes", bytes_text))
     names = rows.sort(pl.col("variant").replace_strict({name: at for at, name in enumerate(tables.style.names)}), "held")["called"].unique(maintain_order=True)
-    chart = alt.Chart().mark_bar(stroke=QUIET, strokeWidth=0.5).encode(
-        variant_axis(names, field="called"),
-        alt.X("sum(held_units):Q", axis=alt.Axis(title=f"held per running request [{unit}]", tickCount=5)),
-        alt.Color("kind:N", scale=scale(COLOURS), legend=alt.Legend(title="kind")),
-        alt.Order("order:Q"),
-        opacity=in_focus(),
-        tooltip=tips(length=False, batching="batching", kind="kind", bytes="bytes_text"),
-    )
-    return titled(panels(chart.add_params(legend_focus("kind")), stacked, height=max(60, 22 * len(names))), said)
+    base = alt.Chart().encode(variant_axis(names, field="called"), tooltip=tips(length=False, batching="batching", kind="kind", bytes="bytes_text"))
+    x = alt.X("sum(held_units):Q", axis=alt.Axis(title=f"held per running request [{unit}]", tickCount=5))
+    return titled(panels(stacked_bars(base, x, "kind", COLOURS), stacked, height=max(60, 22 * len(names))), said)
 
 
 @figure(

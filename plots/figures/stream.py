@@ -1,14 +1,12 @@
 """The stream experiment: perplexity over a text longer than the model's context."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
 from figures.models import position_range, warning_if_tiny, with_loss_interval
 from families import VariantStyle
 from known import label_of
-from marks import in_families, in_focus, interval, length_choice, line_and_points, panels, text, tips
+from marks import family_lines, interval, length_choice, text, tips
 from messages import at_each_length, titled
 from prepare import of_experiment, with_panel
 from style import QUIET, log_axis
@@ -41,18 +39,10 @@ def stream(tables: Tables):
         scale=alt.Scale(domain=[0, rows["position"].max()], nice=False),
     )
     axis = log_axis(alt.Y, "perplexity", "perplexity since the previous point", ends, "~r")
-    rows = in_families(rows, style, "position", "perplexity", axis, height=420)
-    base = alt.Chart().encode(
-        position,
-        axis,
-        tooltip=tips(positions="span", perplexity="perplexity_text", interval_95="interval"),
-    )
-    own = base.transform_filter("!datum.reference")
-    band = own.encode(alt.Y("low:Q"), alt.Y2("high:Q")).mark_area()
-    band = band.encode(style.fill(), opacity=in_focus(0.13, 0.02))
+    tooltip = tips(positions="span", perplexity="perplexity_text", interval_95="interval")
     trained = alt.Chart().mark_rule(color=QUIET, strokeDash=[4, 3]).encode(alt.X("trained_tokens:Q"))
-    drawn = panels(alt.layer(trained, band, *line_and_points(base, style, "position")), rows, height=420, choice=choice)
-    return titled(drawn, message)
+    band = "low", "high", 0.13
+    return titled(family_lines(rows, style, position, axis, tooltip, band=band, under=lambda _: [trained], height=420, choice=choice), message)
 
 
 def at_the_end(rows: pl.DataFrame) -> str:

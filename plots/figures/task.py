@@ -1,7 +1,5 @@
 """The task experiment: which caches still find what stands in a context, by depth and against bytes."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from families import VariantStyle, labelled
@@ -38,8 +36,7 @@ def task_depth(tables: Tables):
     ink = alt.condition("datum.accuracy > 0.6", alt.value("white"), alt.value("black"))
     layers = base.mark_rect(stroke="white", strokeWidth=0.5).encode(colour), base.mark_text(fontSize=10).encode(text="label:N", color=ink)
     most = rows.group_by("panel").agg(pl.col("variant").n_unique())["variant"].max()
-    chart = panels(alt.layer(*layers), rows, height=max(90, 18 * most))
-    return titled(chart.resolve_scale(x="independent", y="independent") if rows["panel"].n_unique() > 1 else chart, what_is_answered(rows) + left_out)
+    return titled(panels(alt.layer(*layers), rows, max(90, 18 * most), apart="xy"), what_is_answered(rows) + left_out)
 
 
 @figure(

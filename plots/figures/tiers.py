@@ -1,15 +1,13 @@
 """Placements with several tiers: a step's time compared with each tier's roofline, what lies where, and what reading ahead hides."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
 from known import label_of
-from marks import in_families, in_focus, legend_focus, length_choice, line_and_points, panels, scale, text, tips, variant_axis
-from messages import at_each_length, place, times, titled
+from marks import family_lines, in_focus, length_choice, panels, stacked_bars, text, tips, variant_axis
+from messages import at_each_length, from_to, place, times, titled
 from prepare import NoData, drawable, with_absent, with_panel
-from style import QUIET, bytes_text, length_axis, log_axis, microseconds_text
+from style import bytes_text, length_axis, log_axis, microseconds_text
 
 # From dark to light, so that the tiers keep their order in grey.
 TIERS = {"hot": ("bytes_hot", "#8c3b0a"), "warm": ("bytes_warm", "#e08b4a"), "disk": ("bytes_disk", "#c3cfdf")}
@@ -40,21 +38,15 @@ def tier_time(tables: Tables):
     style = tables.style.showing(rows["variant"])
     ends = pl.concat([rows[column] for column in ("attend_p50_us", "memory_us", "disk_us")]).drop_nulls()
     axis = log_axis(alt.Y, "attend_p50_us", "time of attention, p50 [µs]", ends)
-    rows = in_families(rows, style, "seq_len", "attend_p50_us", axis)
-    base = alt.Chart().encode(
-        length_axis("seq_len", "context [tokens]", rows["seq_len"]),
-        axis,
-        tooltip=tips(
-            attention_p50="attend_p50_us_text", bound="tier_bound_us_text", the_bound_is="tier_bound",
-            of_the_bound="tier_bound_share_text", simulated="simulated",
-        ),
+    tooltip = tips(
+        attention_p50="attend_p50_us_text", bound="tier_bound_us_text", the_bound_is="tier_bound",
+        of_the_bound="tier_bound_share_text", simulated="simulated",
     )  # fmt: skip
-    own = base.transform_filter("!datum.reference")
-    bounds = [
+    bounds = lambda own: [  # noqa: E731
         own.encode(alt.Y(f"{column}:Q"), style.colour(), opacity=in_focus()).mark_line(strokeWidth=1.2, strokeDash=dash)
         for column, dash in (("memory_us", [1, 3]), ("disk_us", [6, 4]))
     ]
-    return titled(panels(alt.layer(*bounds, *line_and_points(base, style, "seq_len")), rows), message)
+    return titled(family_lines(rows, style, length_axis("seq_len", "context [tokens]", rows["seq_len"]), axis, tooltip, under=bounds), message)
 
 
 def microseconds(tier: str) -> pl.Expr:
@@ -102,17 +94,8 @@ def tier_bytes(tables: Tables):
     message = at_each_length(rows, least_in_memory)
     variants = [variant for variant in tables.style.names if variant in set(rows["variant"])]
     colours = {tier: colour for tier, (_, colour) in TIERS.items()}
-    base = alt.Chart().encode(
-        variant_axis(variants),
-        tooltip=tips(tier="tier", held="bytes_text"),
-    )
-    bars = base.mark_bar(stroke=QUIET, strokeWidth=0.5).encode(
-        alt.X("held:Q", axis=alt.Axis(title=f"held [{name}]", tickCount=6)),
-        alt.Color("tier:N", scale=scale(colours), legend=alt.Legend(title="tier")),
-        alt.Order("order:Q"),
-        opacity=in_focus(),
-    )
-    chart = bars.add_params(legend_focus("tier"))
+    base = alt.Chart().encode(variant_axis(variants), tooltip=tips(tier="tier", held="bytes_text"))
+    chart = stacked_bars(base, alt.X("held:Q", axis=alt.Axis(title=f"held [{name}]", tickCount=6)), "tier", colours)
     return titled(panels(chart, stacked, height=max(60, 24 * len(variants)), choice=choice), message)
 
 
@@ -143,17 +126,10 @@ def tier_hidden(tables: Tables):
     rows = with_panel(rows).with_columns(text("disk_hidden_share", "{:.0%}".format), text("read_disk_bytes", bytes_text))
     longest = rows.filter(pl.col("seq_len") == rows["seq_len"].max()).sort("disk_hidden_share", "variant")
     least, most = longest.row(0, named=True), longest.row(-1, named=True)
-    message = f"Attention hides {'from ' * (most['variant'] != least['variant'])}{least['disk_hidden_share']:.0%} ({label_of(least['variant'])})"
-    if most["variant"] != least["variant"]:
-        message += f" to {most['disk_hidden_share']:.0%} ({label_of(most['variant'])})"
-    message += f" of the time of reading the file at {least['seq_len']:,.0f} tokens"
+    share = from_to(least, most, "disk_hidden_share")
+    message = f"Attention hides {share} of the time of reading the file at {least['seq_len']:,.0f} tokens"
     style = tables.style.showing(rows["variant"])
     axis = alt.Y("disk_hidden_share", type="quantitative", scale=alt.Scale(domain=[0, 1], nice=False),
                  axis=alt.Axis(title="share of reading that is hidden", format=".0%"))  # fmt: skip
-    rows = in_families(rows, style, "seq_len", "disk_hidden_share", axis)
-    base = alt.Chart().encode(
-        length_axis("seq_len", "context [tokens]", rows["seq_len"]),
-        axis,
-        tooltip=tips(hidden="disk_hidden_share_text", a_step_reads="read_disk_bytes_text"),
-    )
-    return titled(panels(alt.layer(*line_and_points(base, style, "seq_len")), rows), message)
+    tooltip = tips(hidden="disk_hidden_share_text", a_step_reads="read_disk_bytes_text")
+    return titled(family_lines(rows, style, length_axis("seq_len", "context [tokens]", rows["seq_len"]), axis, tooltip), message)

@@ -1,16 +1,14 @@
 """Whole models: tokens per second against context with the roofline, and the parts of a step's time."""
 
-from __future__ import annotations
-
 import altair as alt
 import polars as pl
 from decision import rounded
 from figures.figure import Tables, figure
 from known import label_of
-from marks import in_families, in_focus, interval, legend_focus, length_choice, line_and_points, panels, scale, text, tips, variant_axis
-from messages import answer, at_each_length, place, titled
+from marks import family_lines, in_focus, interval, interval_bars, length_choice, panels, stacked_bars, text, tips, variant_axis
+from messages import answer, at_each_length, from_to, place, titled
 from prepare import drawable, with_absent, with_panel
-from style import INK, QUIET, length_axis, log_axis, microseconds_text
+from style import INK, length_axis, log_axis, microseconds_text
 
 # From dark to light, so that the parts keep their order in grey; the cache's are orange.
 PARTS = {
@@ -43,20 +41,15 @@ def model_rate(tables: Tables):
     message = longest_message(rows)
     style = tables.style.showing(rows["variant"])
     axis = log_axis(alt.Y, "tokens_per_s", "tokens per second", ends)
-    rows = in_families(rows, style, "seq_len", "tokens_per_s", axis)
-    base = alt.Chart().encode(
-        length_axis("seq_len", "context [tokens]", rows["seq_len"]),
-        axis,
-        tooltip=tips(
-            tokens_per_second="tokens_per_s_text", interval_95="interval", of_roofline="step_bound_share_text",
-            step_p50="step_p50_us_text", share_of_the_cache="cache_share_text", weights="weights",
-        ),
+    tooltip = tips(
+        tokens_per_second="tokens_per_s_text", interval_95="interval", of_roofline="step_bound_share_text",
+        step_p50="step_p50_us_text", share_of_the_cache="cache_share_text", weights="weights",
     )  # fmt: skip
-    own = base.transform_filter("!datum.reference")
-    bar = own.encode(alt.Y("tokens_per_s_ci_low:Q"), alt.Y2("tokens_per_s_ci_high:Q")).mark_rule(strokeWidth=1.5)
-    roofline = own.encode(alt.Y("roofline:Q")).mark_line(strokeWidth=1.2, strokeDash=[1, 3])
-    coloured = [layer.encode(style.colour(), opacity=in_focus()) for layer in (bar, roofline)]
-    return titled(panels(alt.layer(*coloured, *line_and_points(base, style, "seq_len")), rows), message)
+    under = lambda own: [  # noqa: E731
+        interval_bars(own, style, "tokens_per_s_ci_low", "tokens_per_s_ci_high"),
+        own.encode(alt.Y("roofline:Q"), style.colour(), opacity=in_focus()).mark_line(strokeWidth=1.2, strokeDash=[1, 3]),
+    ]
+    return titled(family_lines(rows, style, length_axis("seq_len", "context [tokens]", rows["seq_len"]), axis, tooltip, under=under), message)
 
 
 def longest_message(rows: pl.DataFrame) -> str:
@@ -93,26 +86,13 @@ def model_split(tables: Tables):
     variants = [name for name in tables.style.names if name in set(rows["variant"])]
     found = set(stacked["part"])
     colours = {part: colour for part, (_, colour) in PARTS.items() if part in found}
-    base = alt.Chart().encode(
-        variant_axis(variants),
-        tooltip=tips(part="part", time="us_text", share_of_the_cache="cache_share_text"),
-    )
-    bars = base.mark_bar(stroke=QUIET, strokeWidth=0.5).encode(
-        alt.X("ms:Q", axis=alt.Axis(title="time of a step [ms]", tickCount=6)),
-        alt.Color("part:N", scale=scale(colours), legend=alt.Legend(title="part of a step")),
-        alt.Order("order:Q"),
-        opacity=in_focus(),
-    )
+    base = alt.Chart().encode(variant_axis(variants), tooltip=tips(part="part", time="us_text", share_of_the_cache="cache_share_text"))
+    bars = stacked_bars(base, alt.X("ms:Q", axis=alt.Axis(title="time of a step [ms]", tickCount=6)), "part", colours, "part of a step")
     roofline = base.mark_tick(color=INK, thickness=2, height=18).encode(alt.X("bound_ms:Q"))
-    chart = alt.layer(bars.add_params(legend_focus("part")), roofline)
-    return titled(panels(chart, stacked, height=max(60, 24 * len(variants)), choice=choice), message)
+    return titled(panels(alt.layer(bars, roofline), stacked, height=max(60, 24 * len(variants)), choice=choice), message)
 
 
 def cache_takes(rows: pl.DataFrame) -> str:
     """The cache's share of a step, from the least to the most, of the rows of one length."""
     shares = rows.drop_nulls("cache_share").sort("cache_share")
-    least, most = shares.row(0, named=True), shares.row(-1, named=True)
-    said = f"The cache takes {'from ' * (least['variant'] != most['variant'])}{least['cache_share']:.0%} ({label_of(least['variant'])})"
-    if least["variant"] != most["variant"]:
-        said += f" to {most['cache_share']:.0%} ({label_of(most['variant'])})"
-    return f"{said} of a step"
+    return f"The cache takes {from_to(shares.row(0, named=True), shares.row(-1, named=True), 'cache_share')} of a step"

@@ -1,7 +1,5 @@
 """Writes the pages of a site, their data, and the raw files that they link to."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter, defaultdict
@@ -48,24 +46,25 @@ def build(out: Path, folders: list[Folder], claims: list[Claims]) -> None:
             write_cells_page(out, kind, name, rows, described)
     asked = questions(folders)
     for question in asked:
-        page = render("website/question.html", root="../", question=question, described=described, limits=said_limits(folders[0]))
-        (out / question.page).write_text(page, encoding="utf-8")
-    (out / "index.html").write_text(
-        render(
-            "website/index.html",
-            root="",
-            questions=[question_line(question) for question in asked],
-            machines=[machine_line(name, rows, claims) for name, rows in machines.items()],
-            configs=[line("config", name, rows) for name, rows in configs.items()],
-            variants=[line("variant", name, rows) for name, rows in variants.items()],
-            folders=described,
-            cells=len(everything),
-            has_claims=bool(claims),
-        ),
-        encoding="utf-8",
+        write_page(out / question.page, "question.html", root="../", question=question, described=described, limits=said_limits(folders[0]))
+    write_page(
+        out / "index.html",
+        "index.html",
+        questions=[question_line(question) for question in asked],
+        machines=[machine_line(name, rows, claims) for name, rows in machines.items()],
+        configs=[line("config", name, rows) for name, rows in configs.items()],
+        variants=[line("variant", name, rows) for name, rows in variants.items()],
+        folders=described,
+        cells=len(everything),
+        has_claims=bool(claims),
     )
     if claims:
         write_claims_page(out, claims)
+
+
+def write_page(path: Path, template: str, root: str = "", **values) -> None:
+    """`root` is the way from the page to the site's folder."""
+    path.write_text(render(f"website/{template}", root=root, **values), encoding="utf-8")
 
 
 def grouped(rows: list[Record], name_of) -> dict[str, list[Record]]:
@@ -82,8 +81,9 @@ def write_cells_page(out: Path, kind: str, name: str, rows: list[Record], descri
     at = f"{kind}s/{slug(name)}"
     write_script(out / "data" / f"{at.replace('/', '-')}.js", "page", data)
     facts = machine_facts(rows[0].folder.run.env) if kind == "machine" else []
-    page = render(
-        "website/cells.html",
+    write_page(
+        out / f"{at}.html",
+        "cells.html",
         root="../",
         kind=kind,
         name=name,
@@ -92,7 +92,6 @@ def write_cells_page(out: Path, kind: str, name: str, rows: list[Record], descri
         folders=list(folders.values()),
         data=f"{at.replace('/', '-')}.js",
     )
-    (out / f"{at}.html").write_text(page, encoding="utf-8")
 
 
 def said_limits(folder: Folder) -> str:
@@ -170,13 +169,12 @@ def write_claims_page(out: Path, claims: list[Claims]) -> None:
         for row in of.rows:
             at = rows.setdefault((row["source"], row["claim"], row["figure"]), {"row": row, "verdicts": {}})
             at["verdicts"][of.name] = row
-    page = render(
-        "website/claims.html",
-        root="",
+    write_page(
+        out / "claims.html",
+        "claims.html",
         columns=[(of, claims_path(of)) for of in claims],
         headings=[*((words, True) for words in ("claim", "figure", "published")), *((of.machine, True, of.name.partition("/")[2]) for of in claims)],
         rows=rows,
         styles={verdict: style for verdict, (style, _) in VERDICTS.items()},
         verdicts=VERDICTS,
     )
-    (out / "claims.html").write_text(page, encoding="utf-8")

@@ -1,7 +1,5 @@
 """The contents of a site: the results folders below the given ones, each with its machine and how far it can be trusted."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import re

@@ -1,8 +1,6 @@
 """Questions that a site answers, each with the report's own sentence and table: what a sweep point's main measure is decides
 which question it answers."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass

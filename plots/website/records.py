@@ -1,7 +1,5 @@
 """A site's cells as its pages have them: one list a row, numbers as measured, and what a browser shows of a folder."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

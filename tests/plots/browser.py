@@ -1,27 +1,6 @@
-"""Opens a report from disk, in Chromium without a network."""
+"""Opens a report from disk, in a browser without a network."""
 
-from __future__ import annotations
-
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-
-import pytest
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-
-@contextmanager
-def chromium() -> Iterator:
-    if not CHROMIUM:
-        pytest.skip("Chromium is not installed")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM)
-        yield browser
-        browser.close()
-
 
 # Charts of closed chapters have no size.
 OPEN_ALL = "document.querySelectorAll('details.chapter, details.numbers').forEach((one) => { one.open = true; })"

@@ -1,25 +1,19 @@
 """The page of `kvlab reproduce`: what it shows of each claim, its links, its filters, and its width on a phone."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from browser import open_file
 from claims import linked, measured_of, write_claims
 from claims_markdown import markdown, summary
-from synthetic import write_csv
+from synthetic import HOME, write_csv
 
-COMMITTED = Path(__file__).resolve().parents[2] / "results" / "epyc-2core" / "reproduce"
+COMMITTED = HOME / "results/epyc-2core/reproduce"
 SHARED = {"source": "007-paper", "title": "007: a paper", "document": "A. Nobody 2024, A Paper, arXiv:2401.00001", "where": "Table 1",
           "replica": "exact", "machine": "no", "kind": "", "reading": "no", "decides": "yes", "note": "", "computed_value": "", "measured_value": ""}  # fmt: skip
+SPEED = {"claim": "speed", "check": "measurement", "computed": "", "reason": "", "text": "It is fast", "quote": "21x <b>faster</b>",
+         "setting": "concat over doubling, in an abstract way", "how": "measured: a / b", "run": "[run]\nx = 1"}  # fmt: skip
 ROWS = [
-    {"claim": "speed", "figure": "T=256", "check": "measurement", "published": "21×", "computed": "", "machine": "yes",
-     "measured": "26.38x (25.42–30.59)", "verdict": "reproduced", "reason": "", "text": "It is fast",
-     "quote": "21x <b>faster</b>", "setting": "concat over doubling, in an abstract way", "how": "measured: a / b", "run": "[run]\nx = 1"},
-    {"claim": "speed", "figure": "T=4096", "check": "measurement", "published": "709×", "computed": "", "measured": "1x (0.9–1.1)",
-     "verdict": "contradicted", "reason": "", "text": "It is fast", "quote": "21x <b>faster</b>",
-     "setting": "concat over doubling, in an abstract way", "how": "measured: a / b", "run": "[run]\nx = 1"},
+    SPEED | {"figure": "T=256", "published": "21×", "machine": "yes", "measured": "26.38x (25.42–30.59)", "verdict": "reproduced"},
+    SPEED | {"figure": "T=4096", "published": "709×", "measured": "1x (0.9–1.1)", "verdict": "contradicted"},
     {"claim": "size", "figure": "", "check": "closed form", "published": "1 MB", "computed": "1 MB", "measured": "1 MB",
      "verdict": "reproduced", "reason": "", "text": "It is small", "quote": "a traction engine of 1 MB", "setting": "",
      "how": "computed: cache", "run": ""},

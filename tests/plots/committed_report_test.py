@@ -1,17 +1,15 @@
 """Reports of committed runs at a phone's, a laptop's and a wide screen's width, and in print: nothing is cut, squashed or laid
 over something else."""
 
-from __future__ import annotations
-
 import shutil
-from pathlib import Path
 
 import pytest
 from browser import open_report
 from pdf_text import pages_and_text
 from support import reported
+from synthetic import HOME
 
-COMMITTED = Path(__file__).resolve().parents[2] / "results" / "epyc-2core"
+COMMITTED = HOME / "results/epyc-2core"
 CUT = "() => [...document.querySelectorAll('.chart')].filter((chart) => chart.scrollWidth > chart.clientWidth).map((chart) => chart.id)"
 NARROW = "() => [...document.querySelectorAll('figure:not(.wide) .chart')].filter((chart) => chart.querySelector('.marks')?.getBoundingClientRect().width < 0.6 * Math.min(chart.clientWidth, 1100)).map((chart) => chart.id)"
 BOX = "(selector) => { const b = document.querySelector(selector).getBoundingClientRect(); return [b.left, b.right, b.top, b.bottom]; }"

@@ -1,22 +1,26 @@
-"""The first screen at each sweep point, and the ranking behind it, from cells whose answers are known."""
-
-from __future__ import annotations
+"""The first screen at each sweep point, and the ranking behind it, from cells whose answers are known; and where conclusions come from: the program's,
+committed beside cells.csv or asked for."""
 
 import json
+import os
 import re
+import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
+import answers
 import polars as pl
 import pytest
 import whiskers
 from answers import UNRELIABLE
+from columns import BadResults
 from data import load_run
 from decision import points as points_of
 from tables import CELL
 from trust import causes
 from prepare import with_front
-from synthetic import COLUMNS as DECLARED, MANY, synthetic_run, with_stages
+from synthetic import COLUMNS as DECLARED, HOME, MANY, synthetic_run, with_stages
 from planted import planted_cells
 
 COLUMNS = ("variant", "time", "low", "high", "kib", "codec_error", "error", "kept")
@@ -50,19 +54,15 @@ def cells(rows=DECODE, **more) -> pl.DataFrame:
     return pl.DataFrame(made, infer_schema_length=None)
 
 
-def run_of(made: pl.DataFrame):
-    """These cells read from a folder, about which the program has drawn its conclusions."""
+def points(made: pl.DataFrame):
+    """Those of these cells, read from a folder about which the program draws its conclusions."""
     defaults = {"cell": "", "device": "cpu", "phase": "decode", "workload": "gaussian", "threads": 2, "layers": 1, "q_heads": 2, "bits_per_value": None}
     made = made.with_columns(pl.lit(value).alias(name) for name, value in defaults.items() if name not in made.columns)
     made = made.with_columns(cell=pl.format("{} {}", pl.int_range(pl.len()), "variant"))
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "columns.json").write_text(json.dumps([*DECLARED.values()]))
         made.drop("run", strict=False).write_csv(Path(folder) / "cells.csv")
-        return load_run(Path(folder), "a")
-
-
-def points(made: pl.DataFrame):
-    run = run_of(made)
+        run = load_run(Path(folder), "a")
     return points_of(run.cells.with_row_index(CELL), [run])
 
 
@@ -335,3 +335,26 @@ def test_a_point_without_times_is_answered_by_errors(tmp_path):
     (point,) = points(made)
     assert " has the least relative error of the lossy caches" in point.sentences[0]
     assert {line.facts["front"] for line in point.lines} == {"", "front"}
+
+
+FOLDERS = sorted(path.parent for path in HOME.glob("results/*/*/answers.json"))
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(HOME / "results")))
+def test_what_is_committed_is_what_the_program_concludes(folder):
+    """Another wording or rule: `./kvlab summary` of each folder writes its answers.json again."""
+    program = os.environ.get("KVLAB_PROGRAM", str(HOME / ".build/release/harness/kvlab"))
+    done = subprocess.run([program, "summary", folder, "--answers"], capture_output=True, check=True)
+    assert done.stdout == (folder / "answers.json").read_bytes()
+
+
+def test_a_folder_needs_a_program_only_where_its_answers_are_not_of_its_cells(tmp_path, monkeypatch):
+    folder = Path(shutil.copytree(FOLDERS[0], tmp_path / "run"))
+    monkeypatch.setattr(answers, "PROGRAMS", [])
+    monkeypatch.delenv("KVLAB_PROGRAM", raising=False)
+    committed = load_run(folder, "run").answers
+    assert committed["points"]
+    with (folder / "cells.csv").open("a") as file:
+        file.write("\n")
+    with pytest.raises(BadResults, match="has no answers.json of its cells.csv; `./kvlab summary .*` writes it"):
+        load_run(folder, "run")

@@ -1,7 +1,5 @@
 """The details that a row of the report opens: its samples, and a command that measures the cell again."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """Reads the points of a chart out of its specification, and the rows of a results folder, by other means than plots/ has."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

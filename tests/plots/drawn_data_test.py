@@ -4,8 +4,6 @@ Every layer of every specification is turned back into points: the values of its
 its channels name. A chart's contract says which values of which rows of the files these have to be.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from statistics import median
@@ -331,7 +329,7 @@ def check(spec, files, rows_of, lines):
     return spoken
 
 
-@pytest.mark.parametrize("name", [figure.name for figure in FIGURES if figure.name != "break_even"])  # lines_test
+@pytest.mark.parametrize("name", [figure.name for figure in FIGURES if figure.name != "break_even"])  # titles_test
 def test_a_chart_draws_what_the_files_say(charts, name):
     assert name in CHARTS, "write its contract above: what the chart has to draw, read from the CSV files"
     spec, files = charts[name]

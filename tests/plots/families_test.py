@@ -1,7 +1,5 @@
 """A variant's stages, its panel, its name there, and the place of that name."""
 
-from __future__ import annotations
-
 import json
 
 import polars as pl
@@ -11,7 +9,7 @@ from known import called, label_of, parameters
 from labels import spread, with_point_labels
 from marks import in_families
 from messages import count_of_verdicts, times
-from style import INK, log_axis, shades
+from style import HUES, INK, log_axis, shades
 from synthetic import MANY, SWEPT, learn_names
 import altair as alt
 
@@ -73,14 +71,8 @@ def test_a_family_has_shades_of_one_hue_and_the_baseline_is_ink():
     style = VariantStyle(MANY, baseline=BASELINE)
     assert style.looks[BASELINE][0] == INK
     kivi = [name for name in MANY if "kivi" in name and name.endswith("/full")]
-    assert {style.looks[name][0] for name in kivi} <= set(shades(style_hue(style, kivi), len(kivi)))
-
-
-def style_hue(style, members):
-    from style import HUES
-
-    (hue,) = [hue for hue in HUES if style.looks[members[0]][0] in shades(hue, len(members))]
-    return hue
+    (hue,) = [hue for hue in HUES if style.looks[kivi[0]][0] in shades(hue, len(kivi))]
+    assert {style.looks[name][0] for name in kivi} <= set(shades(hue, len(kivi)))
 
 
 def test_every_panel_repeats_the_baseline_and_names_its_lines():
@@ -116,16 +108,9 @@ def test_names_are_moved_apart_and_no_further():
     assert spread([50, 50, 51], apart=10) == pytest.approx([40.33, 50.33, 60.33], abs=0.01)
 
 
-def verdicts(*names):
-    return pl.DataFrame(
-        [{"variant": f"v{at}", "versus": "contiguous", "ratio_p50": 1.0 + at, "ratio_ci_low": 0.9 + at,
-          "ratio_ci_high": 1.1 + at, "verdict": verdict} for at, verdict in enumerate(names)]
-    )  # fmt: skip
-
-
 def test_titles_say_what_the_intervals_allow():
-    said = count_of_verdicts(verdicts("ambiguous", "slower", "slower"))
-    assert said == "Variants compared with contiguous: 2 are slower, 1 is statistically tied"
+    rows = pl.DataFrame({"versus": ["contiguous"] * 3, "verdict": ["ambiguous", "slower", "slower"]})
+    assert count_of_verdicts(rows) == "Variants compared with contiguous: 2 are slower, 1 is statistically tied"
     assert [times(0.115), times(3.71, 3.04, 4.1), times(421.4)] == ["0.12 times", "3.7 times (3.0–4.1)", "421 times"]
 
 

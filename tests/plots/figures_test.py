@@ -1,10 +1,7 @@
 """Computations of the charts that their drawn data do not show, panels and styles, folders of earlier versions, and what is committed."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -23,9 +20,7 @@ from prepare import NoData, measured, of_experiment, title_of, with_panel
 from report import specification, tables_of
 from style import bytes_text, natural_order
 from support import left_out, specifications
-from synthetic import LATER, MANY, SYNTHETIC, learn_names, rows_of, synthetic_run
-
-ROOT = Path(__file__).parents[2]
+from synthetic import HOME, LATER, MANY, SYNTHETIC, learn_names, rows_of, synthetic_run
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +111,7 @@ def test_recall_is_drawn_against_distance_and_against_budget(later):
 
 
 def test_charts_warn_of_tiny_models_alone():
-    tiny, large = (load_run(ROOT / "results/epyc-2core" / name, name) for name in ("field", "codebooks"))
+    tiny, large = (load_run(HOME / "results/epyc-2core" / name, name) for name in ("field", "codebooks"))
     unknown = dataclasses.replace(large, cells=large.cells.drop("model_layers"))
     assert [warning_if_tiny(tables_of(runs))[:11] for runs in ([tiny], [tiny, large], [unknown], [large])] == ["Tiny models"] * 3 + [""]
 
@@ -135,7 +130,7 @@ def test_policies_that_are_equally_good_are_named_together():
 
 def test_caches_have_one_label_each_in_all_that_is_committed():
     labels = {}
-    for path in sorted((ROOT / "results").glob("*/*/cells.csv")):
+    for path in sorted((HOME / "results").glob("*/*/cells.csv")):
         for row in rows_of(path):
             if row.get("placement"):
                 assert labels.setdefault(row["variant"], row["label"]) == row["label"] != "", f"{path}: {row['variant']}"
@@ -146,7 +141,7 @@ def test_caches_have_one_label_each_in_all_that_is_committed():
 @pytest.mark.parametrize(("folder", "name"), [("epyc-2core/budget", "budget"), ("epyc-4core/selection", "recall_budget"), ("epyc-2core/tasks", "task_bytes")])
 def test_no_chart_shows_a_spec_or_a_placeholder(folder, name):
     (figure,) = [figure for figure in FIGURES if figure.name == name]
-    shown = re.findall(r"<text[^>]*>([^<]*)", to_svg(specification(figure, tables_of([load_run(ROOT / "results" / folder, "run")]), [])))
+    shown = re.findall(r"<text[^>]*>([^<]*)", to_svg(specification(figure, tables_of([load_run(HOME / "results" / folder, "run")]), [])))
     assert shown and not [words for words in shown if "{" in words or "contiguous/" in words or "(budget" in words]
 
 

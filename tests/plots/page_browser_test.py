@@ -1,20 +1,13 @@
 """The page around the charts, in a browser: answers, tables, keyboard, phone, dark, and what is drawn when."""
 
-from __future__ import annotations
-
 import csv
 import io
-import json
 
 import pytest
 from browser import OPEN_ALL, open_report
-from synthetic import LATER, rows_of, synthetic_run, write_csv
+from synthetic import COLUMNS, LATER, STEP, describe, rows_of, synthetic_run, write_csv
 from support import reported
 
-COLUMNS = [
-    {"name": "step_p50_us", "unit": "us", "type": "number", "meaning": "append + <view> + attend", "aliases": []},
-    {"name": "bytes_payload", "unit": "bytes", "type": "integer", "meaning": "encoded K and V", "aliases": []},
-]
 CLIPBOARD = "Object.defineProperty(navigator, 'clipboard', { value: { writeText: async (text) => { window.copied = text; } } });"
 # Drawing all charts takes longer than most tests, of which each has a fresh page: those that look at charts ask for them.
 NO_IDLE = "window.requestIdleCallback = () => {};"
@@ -23,10 +16,7 @@ ORDER = "rows => rows.filter((row) => row.checkVisibility()).map((row) => row.da
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = synthetic_run(tmp_path_factory.mktemp("page") / "run", lengths=(256, 1024), also=LATER)
-    known = {column["name"]: column for column in json.loads((folder / "columns.json").read_text())}
-    described = known | {column["name"]: known.get(column["name"], {}) | column for column in COLUMNS}
-    (folder / "columns.json").write_text(json.dumps(list(described.values())))
+    folder = describe(synthetic_run(tmp_path_factory.mktemp("page") / "run", lengths=(256, 1024), also=LATER), STEP, COLUMNS["bytes_payload"])
     cell = rows_of(folder / "cells.csv")[0]["cell"]
     samples = [{"cell": cell, "kind": "step", "step_us": 5 + 0.1 * number} for number in range(40)]
     write_csv(folder / "samples.csv", list(samples[0]), samples)

@@ -1,7 +1,5 @@
 """The text of a PDF that Chromium printed: its strings of glyphs, by the ToUnicode tables of its fonts."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 import zlib

@@ -3,8 +3,6 @@
 An entry of PLANTED yields (variant, length, planted columns); synthetic.py fills in the rest.
 """
 
-from __future__ import annotations
-
 import math
 
 from synthetic import F16, F32, Q8, ROW, SHAPE, cell

@@ -1,19 +1,15 @@
 """README's picture, headline and findings, and their runs' pages: drawn and said from what is committed."""
 
-from __future__ import annotations
-
-import csv
 import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from claims import published, read_claims
 from data import load_run
 from figures.list import FIGURES
 from report import specification, tables_of
+from synthetic import HOME, rows_of
 
-HOME = Path(__file__).resolve().parents[2]
 README = (HOME / "README.md").read_text()
 PICTURES = re.findall(r"!\[[^]]*\]\((results/[^)]*)/figures/(\w+)\.png\)", README)
 
@@ -27,8 +23,7 @@ def test_a_picture_can_be_drawn_again(folder, name):
 
 
 def cells(folder, **settings):
-    with (HOME / folder / "cells.csv").open() as file:
-        return [row for row in csv.DictReader(file) if all(row[name] == str(value) for name, value in settings.items())]
+    return [row for row in rows_of(HOME / folder / "cells.csv") if all(row[name] == str(value) for name, value in settings.items())]
 
 
 def estimate(row, column, digits=2, sign=1):
@@ -125,8 +120,7 @@ def test_a_sentence_has_the_numbers_of_its_cells(name, sentence, numbers):
 
 
 def test_the_published_figures_and_the_bugs_are_counted():
-    with (HOME / "tests/mutants/matrix.csv").open() as file:
-        bugs = [row["noticed"] for row in csv.DictReader(file) if row["file"].startswith("kernels/")]
+    bugs = [row["noticed"] for row in rows_of(HOME / "tests/mutants/matrix.csv") if row["file"].startswith("kernels/")]
     assert f"noticed {sum(map(bool, bugs))} of {len(bugs)} randomly drawn bugs" in README
     rows = published(read_claims(HOME / "results/epyc-2core/reproduce"))
     right, wrong = (sum(row["verdict"] == verdict for row in rows) for verdict in ("reproduced", "contradicted"))

@@ -3,8 +3,6 @@
 page_browser_test.py looks at the page around them.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

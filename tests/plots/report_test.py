@@ -1,7 +1,5 @@
 """The report of one or more folders: what is left out, and why; names, tables, and the escaping of values."""
 
-from __future__ import annotations
-
 import re
 from itertools import count
 
@@ -40,7 +38,7 @@ def test_what_was_not_measured_is_left_out(tmp_path):
 
 
 def test_several_runs_share_one_report(tmp_path):
-    runs = [synthetic_run(tmp_path / name, lengths=(256,), growth_to=64, cpu=f"CPU {name}") for name in ("a", "b")]
+    runs = [synthetic_run(tmp_path / name, lengths=(256,), growth_to=64, env={"cpu": {"model": f"CPU {name}"}}) for name in ("a", "b")]
     reported(*runs, "--out", tmp_path / "both")
     assert not (runs[0] / "report.html").exists()
     page = (tmp_path / "both" / "report.html").read_text()

@@ -1,8 +1,5 @@
 """`kvlab site`: what its pages hold, and what they do in a browser without a network."""
 
-from __future__ import annotations
-
-import json
 import re
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
@@ -19,18 +16,23 @@ CLAIM = {"source": "003", "claim": "update", "figure": "512", "verdict": "contra
          "reason": "slower", "check": "measurement"}  # fmt: skip
 
 
-def site(*words) -> tuple[int, str]:
+def site(*results, out) -> tuple[int, str]:
     from publish import main  # conftest.py says where
 
     with redirect_stdout(StringIO()), redirect_stderr(StringIO()) as error:
-        return main(list(map(str, words))), error.getvalue()
+        return main([*map(str, results), "--out", str(out)]), error.getvalue()
 
 
-def change_environment(folder: Path, **changes) -> None:
-    env = json.loads((folder / "env.json").read_text())
-    for name, value in changes.items():
-        env[name] = {**env.get(name, {}), **value} if isinstance(value, dict) else value
-    (folder / "env.json").write_text(json.dumps(env))
+def published(*results, out) -> Path:
+    assert site(*results, out=out) == (0, "")
+    return out
+
+
+def refused(*results, out) -> str:
+    """The line that it ends with."""
+    code, error = site(*results, out=out)
+    assert code == 2 and error.count("\n") == 1
+    return error
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +40,8 @@ def results(tmp_path_factory):
     """Two machines; one's tree was dirty, the other's A/A tests failed."""
     top = tmp_path_factory.mktemp("results")
     for machine, config in (("fast", "seq_len"), ("slow", "seq_len"), ("slow", "other")):
-        folder = synthetic_run(top / machine / config, variants=MANY, lengths=LENGTHS)
-        change_environment(folder, config={"name": config}, kvlab={"git_commit": "0123456789abcdef", "git_dirty": machine == "fast"})
+        env = {"config": {"name": config}, "kvlab": {"git_commit": "0123456789abcdef", "git_dirty": machine == "fast"}}
+        synthetic_run(top / machine / config, variants=MANY, lengths=LENGTHS, env=env)
     apart = {"ratio_p50": "1.2", "ratio_ci_low": "1.1", "ratio_ci_high": "1.3"}
     edit(top / "slow" / "other", lambda row: row | (apart if row["verdict"] == "aa_test" else {}))
     (top / "slow" / "reproduce").mkdir()
@@ -49,10 +51,7 @@ def results(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def made(results, tmp_path_factory):
-    out = tmp_path_factory.mktemp("site") / "out"
-    code, error = site(results, "--out", out)
-    assert code == 0, error
-    return out
+    return published(results, out=tmp_path_factory.mktemp("site") / "out")
 
 
 @pytest.fixture
@@ -166,15 +165,13 @@ def test_a_question_has_the_reports_answer(opened, results):
 def test_ratios_to_two_baselines_are_not_compared(tmp_path, browser):
     """The fastest of a place where two sweeps have a baseline each is the fastest by its time."""
     folder = synthetic_run(tmp_path / "results" / "fast" / "run", variants=MANY, lengths=(4096,))
-    path = folder / "cells.csv"
-    rows = rows_of(path)
+    rows = rows_of(folder / "cells.csv")
     timed = [row for row in rows if row["experiment"] == "decode" and row["status"] == "ok" and row["verdict"] != "aa_test" and row["variant"].endswith("/full")]
     slow, fast = (max(timed, key=lambda row: float(row["step_p50_us"])), min(timed, key=lambda row: float(row["step_p50_us"])))
     fast.update(verdict="slower", versus="contiguous/f16", ratio_p50="1.5", ratio_ci_low="1.4", ratio_ci_high="1.6")
     slow.update(verdict="faster", versus="contiguous", ratio_p50="0.1", ratio_ci_low="0.09", ratio_ci_high="0.11")
-    write_csv(path, list(rows[0]), rows)
-    assert site(tmp_path / "results", "--out", tmp_path / "out")[0] == 0
-    page, said = open_file(browser, tmp_path / "out" / "machines" / "fast.html", **WIDE)
+    write_csv(folder / "cells.csv", list(rows[0]), rows)
+    page, said = open_file(browser, published(tmp_path / "results", out=tmp_path / "out") / "machines" / "fast.html", **WIDE)
     assert f"with {in_words(fast['variant'])}." in page.locator("#told").inner_text() and said == []
 
 
@@ -241,10 +238,7 @@ def test_ten_thousand_cells_open_in_a_second(browser, results, tmp_path):
     """Not timed: what takes the time is how much is loaded and laid out."""
     folder = synthetic_run(tmp_path / "big" / "wide", variants=MANY, lengths=tuple(2**p for p in range(6, 16)), batches=tuple(range(1, 35)))
     assert len(rows_of(folder / "cells.csv")) > 10_000
-    code, error = site(tmp_path / "big", "--out", tmp_path / "out")
-    assert code == 0, error
-    page = browser.new_context(offline=True, **WIDE).new_page()
-    page.goto((tmp_path / "out" / "machines" / "big.html").as_uri())
+    page, _ = open_file(browser, published(tmp_path / "big", out=tmp_path / "out") / "machines" / "big.html", **WIDE)
     assert page.evaluate("kvlab.cells.length") > 10_000
     assert page.locator("#table tbody tr").count() <= 150
     assert (tmp_path / "out" / "data" / "machines-big.js").stat().st_size < 5e6
@@ -253,16 +247,13 @@ def test_ten_thousand_cells_open_in_a_second(browser, results, tmp_path):
 
 def test_a_merged_run_is_shown_host_by_host(results, tmp_path):
     folder = on_hosts(synthetic_run(tmp_path / "merged", lengths=(256,)), "cells.csv")
-    code, error = site(folder, "--out", tmp_path / "out")
-    assert code == 0, error
-    assert {page.name for page in (tmp_path / "out" / "machines").iterdir()} == {"n1.html", "n2.html"}
+    assert {page.name for page in (published(folder, out=tmp_path / "out") / "machines").iterdir()} == {"n1.html", "n2.html"}
 
 
 @pytest.mark.parametrize("results, out, part", [("nowhere", "out", "no such folder"), (".", "out", "no results folder is here or below"), (".", "", "--out is empty")])
 def test_what_cannot_be_is_refused(tmp_path, monkeypatch, results, out, part):
     monkeypatch.chdir(tmp_path)
-    code, error = site(tmp_path / results, "--out", out)
-    assert code == 2 and part in error and error.count("\n") == 1
+    assert part in refused(tmp_path / results, out=out)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -270,15 +261,14 @@ def test_what_cannot_be_is_refused(tmp_path, monkeypatch, results, out, part):
 def test_no_folder_of_others_is_written_to(results, tmp_path, name):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("mine")
-    code, error = site(results, "--out", tmp_path)
-    assert code == 2 and "other files" in error
+    assert "other files" in refused(results, out=tmp_path)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / name]
 
 
 def test_an_earlier_site_is_replaced_or_stays_whole(results, tmp_path, monkeypatch):
     out = tmp_path / "out"
-    assert site(results / "fast", "--out", out)[0] == 0
-    assert site(results, "--out", out)[0] == 0
+    published(results / "fast", out=out)
+    published(results, out=out)
     whole = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     assert out / "machines" / "slow.html" in whole
 
@@ -287,8 +277,7 @@ def test_an_earlier_site_is_replaced_or_stays_whole(results, tmp_path, monkeypat
 
     monkeypatch.setattr("website.build.write_claims_page", full)
     for to in (out, tmp_path / "new"):
-        code, error = site(results / "fast", results / "slow", "--out", to)
-        assert code == 2 and error == f"kvlab: {to}: cannot be written (No space left on device)\n"
+        assert refused(results / "fast", results / "slow", out=to) == f"kvlab: {to}: cannot be written (No space left on device)\n"
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == whole
     assert not (tmp_path / "new").exists()
 
@@ -297,8 +286,7 @@ def test_what_links_point_to_is_not_published(tmp_path):
     folder = synthetic_run(tmp_path / "results" / "fast" / "run", lengths=(256,))
     (tmp_path / "secret").write_text("secret")
     (folder / "benchmark.json").symlink_to(tmp_path / "secret")
-    code, error = site(tmp_path / "results", "--out", tmp_path / "out")
-    assert code == 2 and "benchmark.json: a link" in error and error.count("\n") == 1
+    assert "benchmark.json: a link" in refused(tmp_path / "results", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -309,6 +297,6 @@ def test_only_chosen_folders_are_published(tmp_path):
         synthetic_run((tmp_path if name == "elsewhere" else top) / name, lengths=(256,))
     (top / "link").symlink_to(tmp_path / "elsewhere")
     for _ in range(2):
-        assert site(top, "--out", top / "site")[0] == 0
+        published(top, out=top / "site")
     assert {path.name for path in (top / "site" / "raw").iterdir()} == {"fast"}
-    assert site(top / "local", "--out", tmp_path / "local")[0] == 0
+    published(top / "local", out=tmp_path / "local")

@@ -1,7 +1,5 @@
 """Runs plots/report.py, and reads what it says."""
 
-from __future__ import annotations
-
 import json
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
@@ -54,6 +52,9 @@ def left_out(folder: Path) -> dict[str, str]:
     return specifications(folder)[1]
 
 
-def first_line(process: CompletedProcess) -> str:
-    assert process.stderr.count("\n") == 1, process.stderr
-    return process.stderr.rstrip()
+def refused(folder: Path, *arguments) -> str:
+    """The line that a report which cannot be made ends with; nothing is written."""
+    done = report(folder, *arguments)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert not (folder / "report.html").exists()
+    return done.stderr.rstrip()

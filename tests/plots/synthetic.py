@@ -4,8 +4,6 @@ A cell has the axes and the effects that are planted here. Every other number th
 made up from the column's name, so that no two columns agree. An experiment that has no table here has two variants at two lengths.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import math
@@ -21,7 +19,7 @@ SHAPE = {"layers": 2, "q_heads": 8, "kv_heads": 4, "head_dim": 64}
 MODEL_LAYERS, ROW = 32, 2 * 2 * 4 * 64  # ROW: values of a token, K and V of all layers
 
 
-def described() -> list[dict]:
+def committed() -> list[dict]:
     """columns.json as the program has written it in all committed folders together."""
     found: dict[str, dict] = {}
     for path in sorted(HOME.glob("results/*/*/columns.json")):
@@ -31,7 +29,7 @@ def described() -> list[dict]:
     return list(found.values())
 
 
-COLUMNS = {entry["name"]: entry for entry in described()}
+COLUMNS = {entry["name"]: entry for entry in committed()}
 AXES = [name for name, entry in COLUMNS.items() if entry.get("axis") or entry.get("arm")]
 EXPERIMENTS = sorted({experiment for entry in COLUMNS.values() for experiment in entry["experiments"]})
 SERVING = ("replay", "serve", "speculate")
@@ -160,7 +158,8 @@ def decode_cells(variants, lengths, batches, workloads) -> list[dict]:
 def timed_cell(draw, variants, variant, experiment, length, batch, workload) -> dict:
     size, error, per_row, *beside = variants[variant]
     first = next(iter(variants))
-    payload = ROW * length * batch * size
+    payload = int(ROW * length * batch * size)
+    metadata, slack = int(payload * 0.06 * (size < 2)), int(payload * 0.5 * variant.startswith("doubling"))
     step = (sum(beside or [4]) + per_row * length * batch) * draw.uniform(0.97, 1.03)
     ratio = per_row / variants[first][2]
     verdict = "baseline" if variant == first else "ambiguous" if abs(ratio - 1) < 0.1 else "slower" if ratio > 1 else "faster"
@@ -170,10 +169,10 @@ def timed_cell(draw, variants, variant, experiment, length, batch, workload) -> 
                 "cold_bound_share": cold, "multiply_add_peak_per_s": 1e11, "cold_ratio_p50": 0.9 * ratio}  # fmt: skip
     return cell(
         experiment, variant, length, batch=batch, workload=workload, phase=experiment, series=None, kernel="spans/AVX2",
-        bytes_payload=int(payload), bytes_metadata=int(payload * 0.06 * (size < 2)), bytes_slack=int(payload * 0.5 * variant.startswith("doubling")),
-        bytes_workspace_peak=int(payload * variant.startswith("concat")) + 4096, bytes_predicted=int(1.01 * payload),
+        bytes_payload=payload, bytes_metadata=metadata, bytes_slack=slack, held_bytes_per_token=(payload + metadata + slack) / batch / length,
+        bytes_workspace_peak=payload * variant.startswith("concat") + 4096, bytes_predicted=int(1.01 * payload),
         peak_bytes=int(payload * (2 if variant.startswith("concat") else 1.6)) + 4096, model_layers=MODEL_LAYERS,
-        model_bytes=int(payload) * MODEL_LAYERS // SHAPE["layers"], step_p50_us=step, step_p99_us=step * 1.4, cold_attend_p50_us=step * 1.6,
+        model_bytes=payload * MODEL_LAYERS // SHAPE["layers"], step_p50_us=step, step_p99_us=step * 1.4, cold_attend_p50_us=step * 1.6,
         read_gbps=40 * share, ceiling_gbps=40 if length > 256 else 15, ceiling_share=share, cold_read_gbps=12 * share * 0.8, cold_ceiling_gbps=12,
         cold_ceiling_share=cold, err_rel_l2=error, versus="" if variant == first else first, verdict=verdict, ratio_p50=ratio, **roofline,
     )  # fmt: skip
@@ -215,9 +214,9 @@ def growth_steps(draw, variants, variant, until) -> list[dict]:
 
 
 def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 2048, 4096), batches=(1,), workloads=("gaussian",),
-                  growth_to=0, growing=4, also=(), one_thread=False, cpu="Synthetic CPU <b>0</b>") -> Path:  # fmt: skip
+                  growth_to=0, growing=4, also=(), one_thread=False, env=None) -> Path:  # fmt: skip
     """Writes a results folder: a decode cell a variant, length, batch and workload, optionally a growth run of the first `growing`
-    variants, and the cells of `also`, experiments or other keys of planted.PLANTED."""
+    variants, and the cells of `also`, experiments or other keys of planted.PLANTED; `env`: other keys in the tables of env.json."""
     from planted import SIDES, planted_cells
 
     cells = decode_cells(variants, lengths, batches, workloads)
@@ -239,11 +238,11 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
     for name, rows in {"growth.csv": steps, **{name: rows(cells) for name, rows in SIDES.items()}}.items():
         if rows:
             write_csv(folder / name, list(dict.fromkeys(key for row in rows for key in row)), rows)
-    env = {
-        "kvlab": {"version": "0.0-synthetic", "git_dirty": False}, "cpu": {"model": cpu, "cores": 2, "l2_bytes": 2 << 20},
+    machine = {
+        "kvlab": {"version": "0.0-synthetic", "git_dirty": False}, "cpu": {"model": "Synthetic CPU <b>0</b>", "cores": 2, "l2_bytes": 2 << 20},
         "model": {"name": "made-up model"}, "config": {"name": "synthetic"}, "memory_bytes": 8 << 30, "ceilings": {"hot_gbps": 40.0},
     }  # fmt: skip
-    (folder / "env.json").write_text(json.dumps(env))
+    (folder / "env.json").write_text(json.dumps(machine | {table: machine[table] | keys for table, keys in (env or {}).items()}))
     (folder / "config.toml").write_text("# made up by tests/plots/synthetic.py\nlengths = [256, 512]\n")
     return folder
 
@@ -265,6 +264,22 @@ def edit(folder: Path, change, name: str = "cells.csv") -> Path:
     rows = rows_of(folder / name)
     rows = [changed for row in rows if (changed := change(row)) is not None]
     write_csv(folder / name, list(dict.fromkeys(key for row in rows for key in row)), rows)
+    return folder
+
+
+STEP = {"name": "step_p50_us", "unit": "us", "meaning": "append + <view> + attend"}
+
+
+def described(name: str, kind: str, *aliases: str) -> dict:
+    """An entry of columns.json."""
+    return {"name": name, "unit": "", "type": kind, "meaning": "", "aliases": list(aliases)}
+
+
+def describe(folder: Path, *entries: dict) -> Path:
+    """The folder with these entries in columns.json, as changes of known ones; all others without a meaning."""
+    names = {name for entry in entries for name in (entry["name"], *entry.get("aliases", ()))}
+    others = [entry | {"meaning": ""} for name, entry in COLUMNS.items() if name not in names]
+    (folder / "columns.json").write_text(json.dumps([*others, *(COLUMNS.get(entry["name"], {}) | entry for entry in entries)]))
     return folder
 
 
