@@ -110,7 +110,7 @@ std::string engines_beside_caches(std::span<const results::Row* const> cells) {
 
 nlohmann::json EngineCells::ask(const measure::Cell& cell, nlohmann::json request) {
   const peers::EngineArm arm = peers::parse_arm(cell.peer);
-  if (!process_)
+  if (!process_ || process_->has_ended())
     process_ = std::make_unique<peers::Process>(peers::serving(arm.engine), nothing_.file(), point_.threads,
                                                 kEnginePatience);
   request["model"] = peers::gguf_of(point_.config->workload.model).string();

@@ -83,7 +83,8 @@ def said(program, arguments, cache, files=()):
 
 
 def statistics(text):
-    """Columns from what llama-perplexity --kl-divergence prints at its end; raises ValueError for a line that is not there."""
+    """Columns from what llama-perplexity --kl-divergence prints at its end, without those it could not compute; raises ValueError for a
+    line that is not there. Its errors are NaN where a cache changes next to nothing."""
 
     def numbers(name):
         found = re.search(rf"^{name}\s*:\s*(\S+?)%?(?: ± +(\S+).*)?$", text, re.M)
@@ -92,18 +93,19 @@ def statistics(text):
         return float(found[1]), float(found[2] or "nan")
 
     def between(name, value, error, least=-math.inf, most=math.inf):
-        ends = {f"{name}_ci_low": max(least, value - NORMAL * error), f"{name}_ci_high": min(most, value + NORMAL * error)}
-        return {name: value, **ends}
+        low, high = value - NORMAL * error, value + NORMAL * error
+        return {name: value, **({f"{name}_ci_low": max(least, low), f"{name}_ci_high": min(most, high)} if error == error else {})}
 
     perplexity, error = numbers(r"Mean PPL\(Q\)")
     change, kl, top = numbers(r"Mean ln\(PPL\(Q\)/PPL\(base\)\)"), numbers("Mean +KLD"), numbers("Same top p")
-    return {
+    columns = {
         "perplexity": perplexity, "perplexity_se": error, "loss": math.log(perplexity), "loss_se": error / perplexity,
         **between("loss_change", *change), "loss_change_se": change[1],
         **between("kl_mean", *kl, least=0), "kl_median": numbers("Median +KLD")[0], "kl_p99": numbers("99.0% +KLD")[0],
         "kl_p999": numbers("99.9% +KLD")[0], "kl_max": numbers("Maximum KLD")[0],
         **between("top1_agreement", top[0] / 100, top[1] / 100, 0, 1), "p_change_rms": numbers("RMS Δp")[0] / 100,
     }  # fmt: skip
+    return {name: value for name, value in columns.items() if math.isfinite(value)}
 
 
 def cache_of(log):

@@ -200,6 +200,7 @@ std::string Process::read_line() {
 
 void Process::fail(const std::string& what) {
   const std::string words = last_words();
+  has_ended_ = true;
   kill(-pid_, SIGKILL);  // ends it before others are measured
   throw std::runtime_error(who_ + " " + what + (words.empty() ? "" : ": " + words));
 }

@@ -58,6 +58,8 @@ class Process {
   // Returns the answer. Throws std::runtime_error with one line if the process fails, ends, or takes longer than
   // `patience`; std::invalid_argument if it does not support the request; std::bad_alloc if it lacks memory.
   nlohmann::json ask(const nlohmann::json& request);
+  // It did not answer, or not as it should, and answers no more.
+  bool has_ended() const { return has_ended_; }
 
  private:
   std::string read_line();
@@ -69,6 +71,7 @@ class Process {
   pid_t pid_ = -1;
   int to_ = -1, from_ = -1, errors_ = -1;
   std::string read_;  // not returned yet
+  bool has_ended_ = false;
 };
 
 }  // namespace kv::peers

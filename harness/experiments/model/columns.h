@@ -13,7 +13,7 @@ inline constexpr auto kWeights =
         "file: the model's own weights; random: weights of its geometry, which take the same time"}
         .one_of("file random");
 inline constexpr results::TextColumn kWeightsType{"weights_type", "",
-                                                  "stored type of the weight matrices: f32, f16 or bf16"};
+                                                  "stored type of the weight matrices, as f32 or q4_0"};
 inline constexpr auto kContext =
     results::TextColumn{
         "context", "",

@@ -1,6 +1,7 @@
 // The model experiment: decode steps of a whole model with different caches. Each step is split into projections,
 // append, view, attention and the rest, and compared with the least time to read its weights and its cache.
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <optional>
 #include <stdexcept>
@@ -55,8 +56,9 @@ void plan_model(measure::SweepPoint& point) {
 }
 
 std::string type_of(const model::ModelWeights& weights) {
-  constexpr const char* kNames[] = {"f32", "f16", "bf16"};
-  return kNames[static_cast<int>(weights.layers.front().up.type())];
+  std::string name(cpu::layout_of(weights.layers.front().up.type()).name);
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return name;
 }
 
 void write_model_parts(const measure::Cell& cell, const measure::StepTimes& times, size_t step,

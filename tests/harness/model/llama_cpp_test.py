@@ -4,6 +4,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 import shutil
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -50,6 +51,8 @@ class Engine:
         return {"peer_version": "fake 1", "peer_settings": "none", "peer_bytes_reported": 1 << 20, "held_bytes_per_token": 77.5}
 
     def read(self, request):
+        if request["cache"]["k"] == "f32":
+            return {"loss": float("nan")}  # no JSON
         kl = KL[request["cache"]["v"]] if request["cache"]["v"] in KL else 0.5
         return {**self.told(request), "loss": 2, "loss_change": 0.1, "loss_change_ci_low": 0.05, "loss_change_ci_high": 0.2, "kl_mean": kl,
                 "kl_mean_ci_low": kl / 2, "kl_mean_ci_high": kl * 2, "versus": "llama.cpp(k=f32,v=f32)"}
@@ -76,6 +79,9 @@ def test_the_statistics_are_those_that_it_printed() -> None:
     for name, value in json.loads(recorded("statistics.json")).items():
         assert found[name] == pytest.approx(value, rel=1e-6), name
     assert found["loss"] == pytest.approx(math.log(found["perplexity"]))
+    # A cache that changes next to nothing has a variance below 0, of rounding.
+    unknown = loaded().statistics(re.sub(r"(Mean ln.*) ± .*", r"\1 ±       -nan", recorded("perplexity.txt")))
+    assert {name: found[name] for name in found.keys() - unknown.keys()}.keys() == {"loss_change_ci_low", "loss_change_ci_high", "loss_change_se"}
     with pytest.raises(ValueError, match="RMS"):
         loaded().statistics(recorded("perplexity.txt").replace("RMS", "rms"))
 
@@ -98,7 +104,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("files")
     text = folder / "text.txt"
     text.write_text("the and in a thin hat, an inn and the band. " * 60)
-    return {"model": write_model(folder / "tiny.gguf", "llama"), "text": text}
+    return {"model": write_model(folder / "tiny.gguf", "llama", "Q8_0"), "text": text}
 
 
 def home_with(folder: Path, peers: Path | None = None) -> Path:
@@ -113,11 +119,11 @@ def home_with(folder: Path, peers: Path | None = None) -> Path:
     return folder
 
 
-def rows_of(home: Path, files: dict[str, Path], *more: str, python: str = sys.executable, experiment: str = '["quality"]') -> list[dict[str, str]]:
+def rows_of(home: Path, files: dict[str, Path], *more: str, python: str = sys.executable, experiment: str = '["quality"]', fails: int = 0) -> list[dict[str, str]]:
     config, out = home / "config.toml", home / "out"
     config.write_text(CONFIG.format(**files))
     done = kvlab(home, "run", config, "--out", out, "--no-plots", "--set", f"experiment={experiment}", *more, KVLAB_PEERS_PYTHON=python)
-    assert done.returncode == 0, done.stderr + done.stdout
+    assert done.returncode == fails, done.stderr + done.stdout
     (home / "said").write_text(done.stdout)
     checked = kvlab(home, "check-results", out, KVLAB_PEERS_PYTHON=python)
     assert checked.returncode == 0, checked.stdout + checked.stderr
@@ -171,6 +177,15 @@ def test_an_engines_times_are_samples_like_others(fake: Any) -> None:
     row = next(row for row in rows if row["experiment"] == "model" and row["peer"])
     assert (row["status"], row["step_p50_us"], row["prefill_p50_us"], row["samples"]) == ("ok", "250", "5500", "2")
     assert float(row["tokens_per_s"]) == 4000 and row["attend_p50_us"] == row["weights_type"] == ""
+    own = next(row for row in rows if row["experiment"] == "model" and not row["peer"])
+    assert (own["status"], own["weights_type"]) == ("ok", "q8_0")
+
+
+def test_an_engine_that_answers_no_json_is_started_again(fake: Any, files: dict[str, Path], tmp_path: Path) -> None:
+    home = home_with(tmp_path / "home", fake[0].parent / "peers")
+    rows = rows_of(home, files, "--set", 'sweep.engines=["llama.cpp(k=f32,v=f32)","llama.cpp(k=q8_0,v=q8_0)"]', fails=1)
+    first, second = (row for row in rows if row["peer"])
+    assert first["status"] == "failed" and "not a JSON object" in first["reason"] and second["status"] == "ok"
 
 
 def test_what_cannot_be_read_is_said(files: dict[str, Path], tmp_path: Path) -> None:
