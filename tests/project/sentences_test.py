@@ -94,7 +94,14 @@ def engines_line(cells: Cells, agree: str, pairs: str):
     assert (int(agree), int(pairs)) == (len(found) - len(apart), len(found))
 
 
+def calls_line(cells: Cells, count: str, us: str):
+    called = [(number(row, "policy_calls"), number(row, "policy_call_us")) for row in cells.rows if row.get("policy_calls")]
+    calls = sum(times for times, _ in called)
+    assert int(count) == calls and abs(int(us) - sum(times * mean for times, mean in called) / calls) <= 0.5
+
+
 SENTENCES = {
+    r"Functions in Python: (\d+) calls of (\d+) us on average \[policy_call_us\]; no time of a cache includes them": calls_line,
     r"Engines: the KL divergence of (\d+) of (\d+) engines' caches agrees with .*": engines_line,
     r"Most requests: (.+) per second\. Lowest p99 time to the first token: (.+) s\. Lowest p99 time per token: (.+) ms\.": served_line,
     r"Untested: (\d+) of (\d+) cells, such as (.+)": untested_line,
