@@ -24,9 +24,10 @@ STATES = {"cold": ("peer_cold_ratio", "cold_attend_p50_us", "#0072B2"), "hot": (
 def peers(tables: Tables):
     numbers = [f"{ratio}_{end}" for ratio, _, _ in STATES.values() for end in ("p50", "ci_low", "ci_high")]
     cells = with_absent(measured(tables.cells), [*numbers, "cold_attend_p50_us"], ["peer_versus", "peer_settings", "peer_version"])
-    cells = cells.filter(pl.col("peer_versus").is_not_null())
+    timed = [pl.col(f"{ratio}_p50") > 0 for ratio, _, _ in STATES.values()]
+    cells = cells.filter(pl.col("peer_versus").is_not_null(), pl.any_horizontal(timed))
     if cells.is_empty():
-        raise NoData("no other engine was measured (sweep.peers)")
+        raise NoData("no other engine was timed (sweep.peers)")
     cells = with_panel(cells)
     rows = pl.concat(of_state(cells, state) for state in STATES).filter(pl.col("ratio") > 0)
     choice = length_choice(rows["seq_len"])
