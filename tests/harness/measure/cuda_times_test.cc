@@ -98,7 +98,8 @@ TEST(CudaTimes, APeersAttentionIsTimedByTheGpusClock) {
   std::ofstream(peers / "host.py") << "# /// script\n# [tool.kvlab.formats]\n"
                                       "# f32 = { stored = \"f32\", tolerance = 1e-5 }\n# ///\nNEEDS = []\n";
   setenv("KVLAB_HOME", home.c_str(), 1);
-  setenv("KVLAB_PEERS_PYTHON", "/usr/bin/python3", 1);
+  // The fake engine computes with NumPy.
+  setenv("KVLAB_PEERS_PYTHON", KVLAB_SOURCE_DIR "/.venv/bin/python", 1);
   const Measured run(
       "title = \"t\"\nexperiment = \"decode\"\nthreads = 1\n"
       "[model]\nq_heads = 2\nkv_heads = 1\nhead_dim = 64\n"
