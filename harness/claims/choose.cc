@@ -37,10 +37,6 @@ std::vector<ClaimFile> load_all(const std::vector<fs::path>& paths) {
   return files;
 }
 
-std::string counted(size_t n, const std::string& noun) {
-  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
-}
-
 std::string name_of(const ClaimFile& file, const Claim& claim) { return file.name + "/" + claim.id; }
 
 std::string searched_text(const ClaimFile& file, const Claim& claim) {

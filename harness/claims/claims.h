@@ -120,6 +120,11 @@ struct ClaimFile {
 // Throws std::invalid_argument: file, line, key, and what would be right.
 ClaimFile load_claims(const std::string& path);
 
+// "1 claim", "2 claims".
+inline std::string counted(size_t n, const std::string& noun) {
+  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
+}
+
 // Without names, all files of configs/claims; else files by stem, unique prefix or path, and claims as FILE/ID. Throws
 // std::invalid_argument that lists the names there are.
 std::vector<ClaimFile> choose_claims(const std::vector<std::string>& names);

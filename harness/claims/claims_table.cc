@@ -148,9 +148,8 @@ std::string claims_table(Figures figures) {
   }
   std::vector<FigureResult> published;
   std::ranges::copy_if(figures, std::back_inserter(published), &FigureResult::decides);
-  return text + "\n" + std::to_string(published.size()) + " published figures, " +
-         std::to_string(figures.size()) + " checks" + (published.empty() ? "" : ": " + verdicts(published)) +
-         "\n";
+  return text + "\n" + counted(published.size(), "published figure") + ", " +
+         counted(figures.size(), "check") + (published.empty() ? "" : ": " + verdicts(published)) + "\n";
 }
 
 std::string source_tables(std::span<const FigureResult> figures, size_t width) {

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "harness/experiments/serving_columns.h"
+#include "harness/io/text.h"
 #include "harness/results/cell_columns.h"
 
 namespace kv::cli {
@@ -34,7 +35,8 @@ bool narrow_names(std::vector<Strings>& table, size_t name_columns, size_t short
     narrowed = true;
   }
   for (Strings& row : table) {
-    for (size_t i = 0; i < name_columns; ++i) row[i] = shortened(row[i], widths[i]);
+    for (size_t i = 0; i < name_columns; ++i)
+      if (io::text_width(row[i]) > widths[i]) row[i] = io::shortened(row[i], widths[i]);
   }
   return narrowed;
 }
@@ -75,12 +77,6 @@ std::string own_axes(const results::Row& row) {
     text += ", " + results::titled(axis->column, row.text(axis->column));
   }
   return text;
-}
-
-std::string shortened(const std::string& text, size_t most) {
-  if (io::text_width(text) <= most) return text;
-  const size_t tail = (most - 1) / 2;
-  return text.substr(0, most - 1 - tail) + "…" + text.substr(text.size() - tail);
 }
 
 std::string fitted(std::vector<Strings> table, size_t width, size_t name_columns, size_t shortest_name) {

@@ -27,9 +27,6 @@ std::string sweep_point_name(const results::Row& row);
 // ", distance 100, passage of 64 tokens": the values of its experiment's own axes.
 std::string own_axes(const results::Row& row);
 
-// Drops the middle of a text longer than `most` characters. Texts are ASCII.
-std::string shortened(const std::string& text, size_t most);
-
 // Aligns the table within `width` characters. A wider table shortens the names in its first `name_columns` columns,
 // down to `shortest_name`, and then drops columns, the last but one first.
 std::string fitted(std::vector<Strings> table, size_t width, size_t name_columns = 1,

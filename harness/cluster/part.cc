@@ -77,8 +77,8 @@ void compare_rows(const std::vector<results::Row>& cells, const results::Table& 
     const CellOfHost alone{row[results::kCell], ""};
     known.insert({named(row), alone});
     const experiments::Experiment* experiment = experiments::find_experiment(row[results::kExperiment]);
-    const bool told = experiment && std::ranges::count(experiment->tables, &table) > 0 && table.told_by &&
-                      !row.text(*table.told_by).empty();
+    const bool told = experiment && std::ranges::count(experiment->tables, &table) > 0 && table.present_if &&
+                      !row.text(*table.present_if).empty();
     if (!told || there.contains(named(row)) || there.contains(alone)) continue;
     findings.push_back(file + " lacks the rows of '" + row[results::kCell] + "'");
   }

@@ -155,29 +155,4 @@ void refuse_foreign_keys(const Section& own, const ExperimentInfo& experiment, c
   }
 }
 
-std::string table_of(std::string_view key, const Catalog& catalog) {
-  const auto among = [&](std::initializer_list<std::string_view> keys) {
-    return std::find(keys.begin(), keys.end(), key) != keys.end();
-  };
-  if (among({"preset", "config", "q_heads", "layers"})) return "[model]";
-  if (among({"family", "dump", "model", "tokenizer", "text", "text_from", "weights", "weights_type",
-             "products", "k_order"}))
-    return "[workload]";
-  constexpr std::string_view kOwn = ", or the table of one experiment, such as [[decode]]";
-  if (among({"variants", "baseline", "budget", "kv_heads", "head_dim", "threads", "workload"}))
-    return "[sweep]" + std::string(kOwn);
-  if (among({"repetitions", "steps", "retries", "aa_test", "null_ab", "allocator", "memory_share", "memory"}))
-    return "[measure]" + std::string(kOwn);
-  std::string table;
-  for (const ExperimentInfo& experiment : catalog.experiments) {
-    each_key(experiment, [&](const AnyKey& own) {
-      if (own.name != key || !table.empty()) return;
-      table = own.table == SharedTable::kSweep     ? "[sweep]" + std::string(kOwn)
-              : own.table == SharedTable::kMeasure ? "[measure]" + std::string(kOwn)
-                                                   : "[" + experiment.own_table() + "]";
-    });
-  }
-  return table;
-}
-
 }  // namespace kv::config

@@ -1,4 +1,4 @@
-// Reads the axes and keys of [sweep], [measure] and an experiment's own table, and says where a misplaced key belongs.
+// Reads the axes and keys of [sweep], [measure] and an experiment's own table.
 #pragma once
 
 #include <algorithm>
@@ -25,9 +25,6 @@ void read_own_keys(Section& own, const ExperimentInfo& experiment, Settings& set
 
 // Throws std::invalid_argument if the experiment's own table has an unread key of another experiment.
 void refuse_foreign_keys(const Section& own, const ExperimentInfo& experiment, const Catalog& catalog);
-
-// The table of a key, for messages: "[model]", "[sweep] …"; empty for an unknown key.
-std::string table_of(std::string_view key, const Catalog& catalog);
 
 // Throws for a value that comes twice, which would give two cells one name.
 template <class Value>

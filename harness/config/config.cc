@@ -18,7 +18,22 @@
 namespace kv::config {
 namespace {
 
-// The table that a misplaced key belongs in, for messages.
+// The table of a key, for messages: "[model]", "[sweep] …"; empty for an unknown key.
+std::string table_of(std::string_view key, const Catalog& catalog) {
+  const nlohmann::json tables = config_schema(catalog)["properties"];
+  const auto has = [&](const std::string& table) {
+    const nlohmann::json& one = tables[table];
+    return (one.contains("anyOf") ? one["anyOf"][0] : one)["properties"].contains(key);
+  };
+  for (const std::string shared : {"sweep", "measure"})
+    if (has(shared)) return "[" + shared + "], or the table of one experiment, such as [[decode]]";
+  for (const std::string table : {"model", "workload"})
+    if (has(table)) return "[" + table + "]";
+  for (const ExperimentInfo& experiment : catalog.experiments)
+    if (has(experiment.own_table())) return "[" + experiment.own_table() + "]";
+  return "";
+}
+
 std::function<std::string(std::string_view key)> placing(const Catalog& catalog) {
   return [&catalog](std::string_view key) { return table_of(key, catalog); };
 }

@@ -31,10 +31,10 @@ std::string as_utf8(std::string_view text) {
 
 std::string shortened(const std::string& text, size_t most) {
   if (text.size() <= most) return text;
-  size_t first = most - most / 3, last = text.size() - most / 3;
+  size_t first = most / 2, last = text.size() - (most - 1) / 2;
   while (first > 0 && continues_character(text[first])) --first;
   while (last < text.size() && continues_character(text[last])) ++last;
-  return text.substr(0, first) + " … " + text.substr(last);
+  return text.substr(0, first) + "…" + text.substr(last);
 }
 
 std::string without_byte_order_mark(std::string text) {

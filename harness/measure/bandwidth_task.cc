@@ -32,30 +32,29 @@ double BandwidthTask::gbps() const {
   return best;
 }
 
-int64_t total_bytes(std::span<const cpu::Stretch> stretches) {
+int64_t total_bytes(std::span<const cpu::ByteRange> ranges) {
   int64_t bytes = 0;
-  for (const cpu::Stretch& stretch : stretches) bytes += static_cast<int64_t>(stretch.bytes);
+  for (const cpu::ByteRange& range : ranges) bytes += static_cast<int64_t>(range.bytes);
   return bytes;
 }
 
-std::unique_ptr<BandwidthTask> stretches_task(Cell* cell, int iterations,
-                                              std::function<std::vector<cpu::Stretch>()> find) {
+std::unique_ptr<BandwidthTask> ranges_task(Cell* cell, int iterations,
+                                           std::function<std::vector<cpu::ByteRange>()> find) {
   struct Shared {
-    std::vector<cpu::Stretch> stretches;
-    std::vector<std::span<const cpu::Stretch>> parts;  // by thread
+    std::vector<cpu::ByteRange> ranges;
+    std::vector<std::span<const cpu::ByteRange>> parts;  // by thread
   };
   const auto shared = std::make_shared<Shared>();
   const auto share_out = [shared, find = std::move(find)] {
-    shared->stretches = find();
-    shared->parts = cpu::share_out(shared->stretches, static_cast<size_t>(omp_get_max_threads()));
-    return total_bytes(shared->stretches);
+    shared->ranges = find();
+    shared->parts = cpu::share_out(shared->ranges, static_cast<size_t>(omp_get_max_threads()));
+    return total_bytes(shared->ranges);
   };
   return std::make_unique<BandwidthTask>(
-      cell,
-      Reads{.iterations = iterations,
-            .find = share_out,
-            .read = [shared](cpu::ReadOrder order) { return cpu::read_stretches(shared->parts, order); },
-            .in_every_order = true});
+      cell, Reads{.iterations = iterations,
+                  .find = share_out,
+                  .read = [shared](cpu::ReadOrder order) { return cpu::read_ranges(shared->parts, order); },
+                  .in_every_order = true});
 }
 
 int reads_of(int64_t all, int64_t bytes, int least, int most) {
@@ -63,14 +62,14 @@ int reads_of(int64_t all, int64_t bytes, int least, int most) {
 }
 
 std::unique_ptr<BandwidthTask> weights_bandwidth_task(const model::ModelWeights& weights) {
-  constexpr int64_t kPieceBytes = 64 << 10;  // length of a stretch, so that threads share them evenly
-  std::vector<cpu::Stretch> stretches;
+  constexpr int64_t kPieceBytes = 64 << 10;  // length of a range, so that threads share them evenly
+  std::vector<cpu::ByteRange> ranges;
   for (const model::WeightMatrix* m : weights.products()) {
     for (int64_t from = 0; from < m->bytes(); from += kPieceBytes)
-      stretches.push_back({m->data() + from, static_cast<size_t>(std::min(kPieceBytes, m->bytes() - from))});
+      ranges.push_back({m->data() + from, static_cast<size_t>(std::min(kPieceBytes, m->bytes() - from))});
   }
-  const int iterations = reads_of(128 << 20, total_bytes(stretches), 2, 100);  // about ten milliseconds
-  return stretches_task(nullptr, iterations, [stretches] { return stretches; });
+  const int iterations = reads_of(128 << 20, total_bytes(ranges), 2, 100);  // about ten milliseconds
+  return ranges_task(nullptr, iterations, [ranges] { return ranges; });
 }
 
 }  // namespace kv::measure

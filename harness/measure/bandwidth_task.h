@@ -49,10 +49,10 @@ const Task* added(std::unique_ptr<Task> task, TimedTasks& tasks) {
   return added;
 }
 
-// Reads stretches that `find` finds again before each repetition, since they may have moved.
-std::unique_ptr<BandwidthTask> stretches_task(Cell* cell, int iterations,
-                                              std::function<std::vector<cpu::Stretch>()> find);
-int64_t total_bytes(std::span<const cpu::Stretch> stretches);
+// Reads ranges that `find` finds again before each repetition, since they may have moved.
+std::unique_ptr<BandwidthTask> ranges_task(Cell* cell, int iterations,
+                                           std::function<std::vector<cpu::ByteRange>()> find);
+int64_t total_bytes(std::span<const cpu::ByteRange> ranges);
 
 // So many reads that a repetition lasts as long as reading `all` bytes.
 int reads_of(int64_t all, int64_t bytes, int least, int most);

@@ -26,11 +26,11 @@ int64_t hot_bytes(const Cell& cell) {
   return std::min(static_cast<int64_t>((bytes + step - 1) / step * step), cold_bytes());
 }
 
-constexpr int64_t kLongest = 16 << 10;  // longest stretch, so that threads share them evenly
+constexpr int64_t kLongest = 16 << 10;  // longest range, so that threads share them evenly
 
 // `units` of `unit_bytes`, `stride` apart.
-void add_stretches(const std::byte* data, int64_t units, int64_t unit_bytes, int64_t stride,
-                   std::vector<cpu::Stretch>& out) {
+void add_ranges(const std::byte* data, int64_t units, int64_t unit_bytes, int64_t stride,
+                std::vector<cpu::ByteRange>& out) {
   if (!data || unit_bytes == 0) return;
   if (stride == unit_bytes) {
     unit_bytes *= units;
@@ -46,18 +46,18 @@ void add_stretches(const std::byte* data, int64_t units, int64_t unit_bytes, int
 
 }  // namespace
 
-void add_span(const Span& span, const CacheShape& shape, std::vector<cpu::Stretch>& rows) {
+void add_span(const Span& span, const CacheShape& shape, std::vector<cpu::ByteRange>& rows) {
   const int head_dim = shape.head_dim;
   for (const Side* side : {&span.k, &span.v}) {
     if (side == &span.v && shape.is_latent()) continue;  // the same rows as K
     const int64_t whole = units(*side, span.rows);
-    add_stretches(side->data, whole, unit_data_bytes(side->encoding, head_dim), side->stride, rows);
-    add_stretches(side->meta, whole, unit_meta_bytes(side->encoding, head_dim), side->meta_stride, rows);
+    add_ranges(side->data, whole, unit_data_bytes(side->encoding, head_dim), side->stride, rows);
+    add_ranges(side->meta, whole, unit_meta_bytes(side->encoding, head_dim), side->meta_stride, rows);
   }
 }
 
-std::vector<cpu::Stretch> stored_rows(Cache& cache, std::span<const SequenceId> ids) {
-  std::vector<cpu::Stretch> rows;
+std::vector<cpu::ByteRange> stored_rows(Cache& cache, std::span<const SequenceId> ids) {
+  std::vector<cpu::ByteRange> rows;
   const CacheShape& shape = cache.shape();
   for (const SequenceId id : ids) {
     for (int layer = 0; layer < shape.layers; ++layer) {
@@ -77,8 +77,8 @@ int iterations_of(int64_t bytes) { return reads_of(16 << 20, bytes, 3, 200); }
 // Reads a cell's own rows, which must be readable in place.
 std::unique_ptr<BandwidthTask> rows_task(Cell& cell) {
   const int orders = static_cast<int>(std::size(cpu::kReadOrders));  // as often in each
-  return stretches_task(&cell, iterations_of(cell.read_bytes) * orders,
-                        [&cell] { return stored_rows(*cell.cache, cell.ids); });
+  return ranges_task(&cell, iterations_of(cell.read_bytes) * orders,
+                     [&cell] { return stored_rows(*cell.cache, cell.ids); });
 }
 
 std::unique_ptr<BandwidthTask> bytes_task(int64_t bytes) {

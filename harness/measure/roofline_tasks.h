@@ -11,11 +11,11 @@
 namespace kv::measure {
 
 // Stored rows that attention over these sequences reads: whole units of K and V with their scales and zero points,
-// head by head in span order, in stretches of at most 16 KiB.
-std::vector<cpu::Stretch> stored_rows(Cache& cache, std::span<const SequenceId> ids);
+// head by head in span order, in ranges of at most 16 KiB.
+std::vector<cpu::ByteRange> stored_rows(Cache& cache, std::span<const SequenceId> ids);
 
 // Adds one span's rows.
-void add_span(const Span& span, const CacheShape& shape, std::vector<cpu::Stretch>& rows);
+void add_span(const Span& span, const CacheShape& shape, std::vector<cpu::ByteRange>& rows);
 
 // Does multiply-adds in registers and nothing else, on all threads.
 class PeakTask : public TimedTask {

@@ -25,9 +25,9 @@ class TierRows {
  public:
   TierRows(Cell& cell, Tier tier) : cell_(cell), tier_(tier) {}
 
-  std::vector<cpu::Stretch> stretches() {
+  std::vector<cpu::ByteRange> ranges() {
     find_spans();
-    std::vector<cpu::Stretch> rows;
+    std::vector<cpu::ByteRange> rows;
     for (const std::vector<Span>& own : spans_) {
       for (const Span& span : own) add_span(span, cell_.cache->shape(), rows);
     }
@@ -35,7 +35,7 @@ class TierRows {
   }
   // Finds what attend() computes, and returns the bytes of its rows.
   int64_t find_problems() {
-    const int64_t bytes = total_bytes(stretches());
+    const int64_t bytes = total_bytes(ranges());
     set_problems();
     return bytes;
   }
@@ -192,7 +192,7 @@ TierTasks::TierTasks(const std::vector<Cell*>& group, TimedTasks& tasks) {
       if (bytes[t] == 0) continue;
       const int iterations = reads_of_a_repetition(bytes[t]);
       const auto rows = std::make_shared<TierRows>(*cell, tier);
-      its.read[t] = added(stretches_task(cell, iterations, [rows] { return rows->stretches(); }), tasks);
+      its.read[t] = added(ranges_task(cell, iterations, [rows] { return rows->ranges(); }), tasks);
       if (decoded) continue;
       const Reads attends{.iterations = iterations,
                           .find = [rows] { return rows->find_problems(); },

@@ -112,7 +112,7 @@ inline constexpr results::NumberColumn kDraftStaysMean{
     "draft_stays_mean", "tokens",
     "tokens that a draft step keeps after truncation: its own and the accepted drafts, mean"};
 inline constexpr auto kDraftStepP50Us = results::estimate<"draft_step_p50_us", "draft_step_ci_*_us">(
-    "us", "append and attention of draft_tokens + 1 tokens a sequence, and the truncation");
+    "us", "append and attention of draft_tokens + 1 tokens per sequence, and the truncation");
 inline constexpr auto kDraftRatioP50 = results::estimate<"draft_ratio_p50", "draft_ratio_ci_*">(
     "1",
     "time of a kept token, draft_step_p50_us / draft_stays_mean, over step_p50_us; the proposal of drafts is "

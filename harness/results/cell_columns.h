@@ -114,7 +114,7 @@ inline constexpr IntegerColumn kBytesRead{
 inline constexpr auto kHeldBytesPerToken =
     NumberColumn{"held_bytes_per_token", "bytes",
                  "payload + metadata + slack + disk over all tokens given, evicted ones included"}
-        .called("bytes a token");
+        .called("bytes per token");
 inline constexpr IntegerColumn kKeepsAll{
     "keeps_all", "",
     "1: the retention's budget is not below the sequence, so nothing was evicted; 0: tokens were evicted; "

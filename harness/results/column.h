@@ -23,7 +23,7 @@ struct AnyColumn {
   std::string_view values = {};   // all values of an enumerated text, separated by spaces
   std::string_view aliases = {};  // names in earlier versions, separated by spaces
   std::string_view title = {};    // an axis's value in a chart panel's title, as "batch {}"
-  bool is_place = false;          // the axis gives a point's position in a panel, as the length does
+  bool is_x_axis = false;         // the axis gives a point's position in a panel, as the length does
   std::string_view key = {};      // the config key that sweeps the axis; empty: none
   bool is_stage = false;          // a part of a cache's spec
   std::string_view heading = {};  // its title in every table and chart, as "time / baseline"; empty: its name
@@ -53,10 +53,10 @@ struct Column : AnyColumn {
     return column;
   }
   // Marks an axis: a config sweeps it, or the config's geometry has it.
-  constexpr Column axis(std::string_view title_, bool is_place_ = false) const {
+  constexpr Column axis(std::string_view title_, bool is_x_axis_ = false) const {
     Column column = *this;
     column.title = title_;
-    column.is_place = is_place_;
+    column.is_x_axis = is_x_axis_;
     return column;
   }
   constexpr Column swept_by(std::string_view key_) const {

@@ -88,7 +88,7 @@ std::string json_text(const Table& table, std::span<const Row> rows) {
 }
 
 Table table_in(const std::filesystem::path& path, const Table& table) {
-  return {table.file, columns_of(path, io::read_csv(path).header, table), table.told_by};
+  return {table.file, columns_of(path, io::read_csv(path).header, table), table.present_if};
 }
 
 std::vector<Row> read_csv(const std::filesystem::path& path, const Table& table, bool skips) {
@@ -122,7 +122,7 @@ std::string columns_json(const Table& table,
     if (!c->values.empty()) column["values"] = words_of(c->values);
     if (!c->title.empty()) {
       column["axis"] = true;
-      if (!c->is_place) column["title"] = c->title;
+      if (!c->is_x_axis) column["title"] = c->title;
       if (!c->key.empty()) column["key"] = c->key;
     }
     if (c->is_arm) column["arm"] = true;

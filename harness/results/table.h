@@ -16,7 +16,7 @@ struct Table {
   std::string_view file;  // "cells.csv"
   ColumnList columns;
   // A cell that has this column has rows in this table. Null: not known.
-  const AnyColumn* told_by = nullptr;
+  const AnyColumn* present_if = nullptr;
 
   // Looks up by name or alias; null if there is none.
   const AnyColumn* find(std::string_view name) const;

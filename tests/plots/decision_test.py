@@ -217,13 +217,13 @@ def test_the_table_is_in_the_order_of_the_ranking_and_marks_the_best():
 
 def test_columns_are_those_that_the_point_can_fill():
     (point,) = points(cells())
-    assert [heading.words for heading in point.headings] == ["variant", "time / contiguous", "bytes a token", "bits", "error, rel. L2", "verdict"]
+    assert [heading.words for heading in point.headings] == ["variant", "time / contiguous", "bytes per token", "bits", "error, rel. L2", "verdict"]
     times = column(point, "time")
     assert (times["concat"].text, times["concat"].below, times["concat"].value) == ("4.00 (3.90–4.10)", "400 µs ± 2.5%", 4)
     assert times["contiguous"].value == 1 and 'class="baseline"' in times["contiguous"].drawn
     assert 'class="slower"' in times["concat"].drawn and 'class="faster"' in times["contiguous/f16"].drawn
     untimed = points(cells().drop("step_p50_us", "ratio_p50", "ratio_ci_low", "ratio_ci_high"))[0]
-    assert [heading.words for heading in untimed.headings][1:] == ["bytes a token", "bits", "error, rel. L2", "verdict"]
+    assert [heading.words for heading in untimed.headings][1:] == ["bytes per token", "bits", "error, rel. L2", "verdict"]
     assert "<circle" in column(untimed, "error")["concat"].drawn  # drawn where no time is
     alone = cells().with_columns(ratio_p50=pl.when(~pl.col("variant").str.starts_with("concat")).then("ratio_p50"))
     cell = column(points(alone)[0], "time")["concat"]

@@ -62,7 +62,7 @@ def test_a_heading_sorts_every_sweep_point(table):
 
 
 def test_the_keyboard_sorts_and_opens(opened, table):
-    heading = table.locator("th", has_text="bytes a token").first
+    heading = table.locator("th", has_text="bytes per token").first
     heading.locator("button").focus()
     opened.keyboard.press("Enter")
     assert heading.get_attribute("aria-sort") == "ascending"
@@ -138,7 +138,7 @@ def test_rows_are_copied_as_csv_and_as_markdown(opened, table):
     assert float(rows[0]["step_p50_us"]) > 0 and rows[0]["bytes_payload"].isdigit()
     tools.locator("[data-copy=markdown]").click()
     lines = opened.evaluate("window.copied").splitlines()
-    assert lines[0].startswith("| variant | time / contiguous f32 median time, ± half of its 95 % interval | bytes a token |") and set(lines[1]) == set("|-: ")
+    assert lines[0].startswith("| variant | time / contiguous f32 median time, ± half of its 95 % interval | bytes per token |") and set(lines[1]) == set("|-: ")
     assert any(line.startswith("| doubling f32 | ") for line in lines)
     assert len({line.count("|") for line in lines}) == 1
     assert f"copied {len(rows)} rows" in tools.locator("output").inner_text()

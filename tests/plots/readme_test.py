@@ -85,7 +85,7 @@ def sinks(folder):
     return [value for value, _ in found], [interval for _, interval in found]
 
 
-def half_a_step(folder):
+def cache_half_share_length(folder):
     rows = cells(folder, variant="contiguous/f16", batch=1, verdict="baseline")
     points = [(int(row["seq_len"]), float(row["cache_share"])) for row in rows]
     ((a, low), (b, high)) = next(pair for pair in zip(points, points[1:]) if pair[0][1] < 0.5 <= pair[1][1])
@@ -106,7 +106,7 @@ FINDINGS = [("growth", concatenation), ("kernels", four_bits), ("prefill", chunk
 @pytest.mark.parametrize(("name", "sentence", "numbers"), [
     *((name, rf"{number}\. (.*\(results/epyc-2core/{name}\).*)\n", numbers) for number, (name, numbers) in enumerate(FINDINGS, 1)),
     ("serve", r"(Answers equal those of their requests alone.*?)\.\s", rounded),
-    ("model", r"\*\*Answer\*\*: (.*)", half_a_step),
+    ("model", r"\*\*Answer\*\*: (.*)", cache_half_share_length),
 ])  # fmt: skip
 def test_a_sentence_has_the_numbers_of_its_cells(name, sentence, numbers):
     folder = f"results/epyc-2core/{name}"

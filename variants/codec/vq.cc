@@ -4,7 +4,7 @@
 // With file=PATH the codebooks are those that `kvlab calibrate` has learned from a model's K and V over a text: one for each 8
 // values of each layer, head and side. CommVQ's commute with RoPE, so that keys are decoded once for all positions; here keys
 // are those before RoPE, stored as such and rotated when they are read (positions=cache), which is as exact and rotates every
-// row at each read. There is no scale: a row is 1 or 2 bits a value, and the codebooks, kept once a model, are not counted.
+// row at each read. There is no scale: a row is 1 or 2 bits per value, and the codebooks, kept once a model, are not counted.
 //
 // Without a file all have the same codebooks, made for N(0,1): signs of the mean magnitude, then those of what it leaves. The
 // mean square errors are 1 - 2 / pi and 0.1305.
@@ -52,7 +52,7 @@ const CodecEntry vq{
     {.name = "vq",
      .help = "8 values by the sum of words from learned codebooks of 256 (kvlab calibrate), no scales",
      .source = "CommVQ (arXiv:2506.18879); its codebooks commute with RoPE, here keys are stored before it",
-     .parameters = {Parameter::integer("bits", "2", 1, kVqMostBits, {1}, "bits a value"),
+     .parameters = {Parameter::integer("bits", "2", 1, kVqMostBits, {1}, "bits per value"),
                     Parameter::text("file", "", "codebooks of the model; none: those for N(0,1)"),
                     residual_parameter("0"), first_parameter(), read_parameter(), prefill_parameter()}},
     {.make = make_vq}};

@@ -246,7 +246,7 @@ const TableColumn kModelTable[] = {
 
 constinit const Experiment kModel{
     .info = {.name = "model",
-             .help = "decode of a whole model: tokens a second, and a step's time by part",
+             .help = "decode of a whole model: tokens per second, and a step's time by part",
              .keys = kModelKeys,
              .needs_model = true,
              .runs_random_weights = true,

@@ -193,7 +193,7 @@ constexpr auto kSpeculateGroups = joined(kOfCells, kOfModelRuns, kSpeculateColum
 
 const TableColumn kSpeculateTable[] = {kTokenBytesText,
                                        {"accepted (95 %)", acceptance_text},
-                                       {"tokens a step", shown<kTokensAStep, "%.2f">},
+                                       {"tokens per step", shown<kTokensAStep, "%.2f">},
                                        {"speed-up (95 %)", estimated<kSpeedup, "%.2f">},
                                        {"rounded", shown<kRoundedTexts, "%g">}};
 

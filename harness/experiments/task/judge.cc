@@ -108,7 +108,7 @@ void compare_answers(const std::vector<const Answered*>& variants) {
 std::string configuration_of(const results::Row& row) {
   std::string text = row[results::kHost];
   for (const results::AnyColumn* axis : cell_table().columns) {
-    if (!axis->title.empty() && !axis->is_place && axis->name != kDepth.name &&
+    if (!axis->title.empty() && !axis->is_x_axis && axis->name != kDepth.name &&
         axis->name != results::kBatch.name)
       text += "\n" + row.text(*axis);
   }

@@ -72,16 +72,16 @@ HWY_INLINE uint32_t sum_rounds(const std::byte* data, size_t rounds, size_t step
   return sum_of_lanes(hn::Add(hn::Add(a, b), hn::Add(c, e)));
 }
 
-uint64_t sum_stretches(std::span<const Stretch> stretches, ReadOrder order) {
+uint64_t sum_ranges(std::span<const ByteRange> ranges, ReadOrder order) {
   const hn::ScalableTag<uint32_t> d;
   const size_t vector = hn::Lanes(d) * sizeof(uint32_t);
   uint64_t sum = 0;
-  for (const Stretch& stretch : stretches) {
-    const size_t rounds = stretch.bytes / (4 * vector);
+  for (const ByteRange& range : ranges) {
+    const size_t rounds = range.bytes / (4 * vector);
     const uint32_t whole = order == ReadOrder::kQuarters
-                               ? sum_rounds<0>(stretch.data, rounds, vector, rounds * vector)
-                               : sum_rounds<2048>(stretch.data, rounds, 4 * vector, vector);
-    sum += whole + sum_rest(stretch.data + 4 * rounds * vector, stretch.data + stretch.bytes);
+                               ? sum_rounds<0>(range.data, rounds, vector, rounds * vector)
+                               : sum_rounds<2048>(range.data, rounds, 4 * vector, vector);
+    sum += whole + sum_rest(range.data + 4 * rounds * vector, range.data + range.bytes);
   }
   return sum;
 }
@@ -94,7 +94,7 @@ HWY_AFTER_NAMESPACE();
 namespace kv::cpu {
 
 HWY_EXPORT(sum_words);
-HWY_EXPORT(sum_stretches);
+HWY_EXPORT(sum_ranges);
 
 uint64_t read_all(const std::byte* data, size_t bytes) {
   constexpr size_t kPage = 4096;
@@ -111,23 +111,23 @@ uint64_t read_all(const std::byte* data, size_t bytes) {
   return sum;
 }
 
-std::vector<std::span<const Stretch>> share_out(std::span<const Stretch> stretches, size_t threads) {
+std::vector<std::span<const ByteRange>> share_out(std::span<const ByteRange> ranges, size_t threads) {
   size_t bytes = 0;
-  for (const Stretch& stretch : stretches) bytes += stretch.bytes;
-  std::vector<std::span<const Stretch>> parts(threads);
+  for (const ByteRange& range : ranges) bytes += range.bytes;
+  std::vector<std::span<const ByteRange>> parts(threads);
   size_t before = 0, begin = 0, end = 0;
   for (size_t part = 0; part < threads; ++part, begin = end) {
-    while (end < stretches.size() && before * threads < bytes * (part + 1)) before += stretches[end++].bytes;
-    parts[part] = stretches.subspan(begin, end - begin);
+    while (end < ranges.size() && before * threads < bytes * (part + 1)) before += ranges[end++].bytes;
+    parts[part] = ranges.subspan(begin, end - begin);
   }
   return parts;
 }
 
-uint64_t read_stretches(std::span<const std::span<const Stretch>> parts, ReadOrder order) {
+uint64_t read_ranges(std::span<const std::span<const ByteRange>> parts, ReadOrder order) {
   uint64_t sum = 0;
 #pragma omp parallel for reduction(+ : sum) schedule(static, 1)
   for (size_t part = 0; part < parts.size(); ++part)
-    sum += HWY_DYNAMIC_DISPATCH(sum_stretches)(parts[part], order);
+    sum += HWY_DYNAMIC_DISPATCH(sum_ranges)(parts[part], order);
   return sum;
 }
 

@@ -123,14 +123,14 @@ TEST(StoredRows, AreTheBytesThatAttentionReads) {
                            "contiguous/f32/h2o(heavy=16,recent=16)"}) {
     Filled filled(spec);
     const measure::AttendWork work = measure::attend_work(*filled.cache, filled.ids, filled.ledger);
-    std::vector<cpu::Stretch> rows = measure::stored_rows(*filled.cache, filled.ids);
-    std::ranges::sort(rows, {}, &cpu::Stretch::data);
+    std::vector<cpu::ByteRange> rows = measure::stored_rows(*filled.cache, filled.ids);
+    std::ranges::sort(rows, {}, &cpu::ByteRange::data);
     int64_t bytes = 0;
     const std::byte* end = nullptr;
-    for (const cpu::Stretch& stretch : rows) {
-      EXPECT_LE(end, stretch.data) << spec << " reads a row twice";
-      end = stretch.data + stretch.bytes;
-      bytes += static_cast<int64_t>(stretch.bytes);
+    for (const cpu::ByteRange& range : rows) {
+      EXPECT_LE(end, range.data) << spec << " reads a row twice";
+      end = range.data + range.bytes;
+      bytes += static_cast<int64_t>(range.bytes);
     }
     EXPECT_EQ(bytes, work.payload + work.metadata) << spec;
   }

@@ -17,30 +17,29 @@ std::vector<std::byte> random_bytes(size_t count) {
   return bytes;
 }
 
-// Byte by byte: byte i of a stretch counts 256^(i mod 4).
-uint64_t slow_sum(std::span<const Stretch> stretches) {
+// Byte by byte: byte i of a range counts 256^(i mod 4).
+uint64_t slow_sum(std::span<const ByteRange> ranges) {
   uint64_t sum = 0;
-  for (const Stretch& stretch : stretches) {
+  for (const ByteRange& range : ranges) {
     uint32_t words = 0;
-    for (size_t i = 0; i < stretch.bytes; ++i)
-      words += static_cast<uint32_t>(stretch.data[i]) << (8 * (i % 4));
+    for (size_t i = 0; i < range.bytes; ++i) words += static_cast<uint32_t>(range.data[i]) << (8 * (i % 4));
     sum += words;
   }
   return sum;
 }
 
-TEST(ReadStretches, ReadsEveryByteAtAnyAddressAndLength) {
+TEST(ReadRanges, ReadsEveryByteAtAnyAddressAndLength) {
   const std::vector<std::byte> data = random_bytes(70'000);
-  std::vector<Stretch> stretches;
+  std::vector<ByteRange> ranges;
   for (size_t bytes : {1, 3, 4, 5, 18, 63, 64, 65, 255, 256, 257, 1023, 4096, 16'384, 16'385}) {
-    stretches.push_back({data.data() + bytes % 7, bytes});
-    stretches.push_back({data.data() + data.size() - bytes, bytes});
+    ranges.push_back({data.data() + bytes % 7, bytes});
+    ranges.push_back({data.data() + data.size() - bytes, bytes});
   }
   for (const std::string& isa : available_isas()) {
     force_isa(isa);
     for (size_t threads : {1, 2, 5}) {
       for (const ReadOrder order : kReadOrders)
-        EXPECT_EQ(read_stretches(share_out(stretches, threads), order), slow_sum(stretches)) << isa;
+        EXPECT_EQ(read_ranges(share_out(ranges, threads), order), slow_sum(ranges)) << isa;
     }
   }
   force_isa("auto");
@@ -48,21 +47,21 @@ TEST(ReadStretches, ReadsEveryByteAtAnyAddressAndLength) {
 
 TEST(ShareOut, GivesEachThreadAboutTheSameBytesInOrder) {
   const std::vector<std::byte> data = random_bytes(16);
-  std::vector<Stretch> stretches;
-  for (size_t i = 0; i < 1000; ++i) stretches.push_back({data.data(), i % 3 == 0 ? size_t{16} : size_t{2}});
+  std::vector<ByteRange> ranges;
+  for (size_t i = 0; i < 1000; ++i) ranges.push_back({data.data(), i % 3 == 0 ? size_t{16} : size_t{2}});
   const size_t bytes = 334 * 16 + 666 * 2;
   for (size_t threads : {1, 2, 3, 7}) {
-    const auto parts = share_out(stretches, threads);
+    const auto parts = share_out(ranges, threads);
     ASSERT_EQ(parts.size(), threads);
-    const Stretch* next = stretches.data();
-    for (const std::span<const Stretch> part : parts) {
+    const ByteRange* next = ranges.data();
+    for (const std::span<const ByteRange> part : parts) {
       EXPECT_EQ(part.data(), next);
       next += part.size();
       size_t sum = 0;
-      for (const Stretch& stretch : part) sum += stretch.bytes;
+      for (const ByteRange& range : part) sum += range.bytes;
       EXPECT_NEAR(static_cast<double>(sum), static_cast<double>(bytes) / static_cast<double>(threads), 16.0);
     }
-    EXPECT_EQ(next, stretches.data() + stretches.size());
+    EXPECT_EQ(next, ranges.data() + ranges.size());
   }
   EXPECT_TRUE(share_out({}, 2)[1].empty());
 }
