@@ -5,6 +5,7 @@
 
 #include "harness/answers/conclusion.h"
 #include "harness/experiments/experiment.h"
+#include "harness/experiments/written_columns.h"
 #include "harness/io/bytes.h"
 #include "harness/measure/prediction_columns.h"
 #include "harness/measure/tier_columns.h"
@@ -39,10 +40,10 @@ Strings table_row(const results::Row& row) {
 }
 
 // "0.42–0.97" over the values present.
-std::string range(const Cells& cells, const char* pattern, results::Number (*value)(const results::Row&)) {
+std::string range(const Cells& cells, const char* pattern, const results::AnyColumn& column) {
   results::Number low, high;
   for (const results::Row* row : cells) {
-    const results::Number x = value(*row);
+    const results::Number x = row->number(column);
     if (!x) continue;
     low = low ? std::min(*low, *x) : *x;
     high = high ? std::max(*high, *x) : *x;
@@ -52,30 +53,35 @@ std::string range(const Cells& cells, const char* pattern, results::Number (*val
   return from == to ? from : from + "–" + to;
 }
 
+// The ratio of times by which an experiment's cells are ranked.
+const results::AnyColumn& ratio_of(const Cells& cells) {
+  const answers::Measure* time = answers::measure_of(answers::Kind::kTime, cells);
+  return time && !time->ratio.empty() ? experiments::cell_table().at(time->ratio) : measure::kRatioP50;
+}
+
+// A column of the table of ranges.
+struct RangeColumn {
+  const results::AnyColumn* of;
+  std::string_view head;
+  const char* pattern;
+};
+
 // The ranges of a variant's cells of one experiment.
-Strings variant_row(const std::string& name, const Cells& cells) {
-  using Cell = results::Row;
-  const auto ok = std::count_if(cells.begin(), cells.end(), [](const Cell* row) {
-    return (*row)[results::kStatus] == results::Status::kOk;
-  });
-  return {name,
-          std::to_string(ok) + " of " + std::to_string(cells.size()),
-          range(cells, "%.2f", [](const Cell& row) { return row[measure::kRatioP50]; }),
-          range(cells, "%.2f", [](const Cell& row) { return row[measure::kColdRatioP50]; }),
-          range(cells, "%.1e", [](const Cell& row) { return row.number("err_rel_l2"); }),
-          range(cells, "%+.2g", [](const Cell& row) { return row[measure::kLossChange]; })};
+Strings variant_row(const std::string& name, const Cells& cells, std::span<const RangeColumn> columns) {
+  const auto ok = std::ranges::count_if(
+      cells, [](const results::Row* row) { return (*row)[results::kStatus] == results::Status::kOk; });
+  Strings fields{name, std::to_string(ok) + " of " + std::to_string(cells.size())};
+  for (const RangeColumn& column : columns) fields.push_back(range(cells, column.pattern, *column.of));
+  return fields;
 }
 
 // Sort key if rows must be left out: time if timed, else error.
-double order_of(const Cells& cells) {
+double order_of(const Cells& cells, std::span<const RangeColumn> columns) {
   double order = 1e300;
   for (const results::Row* row : cells) {
-    for (const results::Number& value :
-         {(*row)[measure::kRatioP50], (*row)[measure::kLossChange], row->number("err_rel_l2")}) {
-      if (!value) continue;
-      order = std::min(order, *value);
-      break;
-    }
+    const auto has = [&](const RangeColumn& column) { return row->number(*column.of).has_value(); };
+    if (const auto first = std::ranges::find_if(columns, has); first != columns.end())
+      order = std::min(order, *row->number(*first->of));
   }
   return order;
 }
@@ -229,19 +235,21 @@ std::string sweep_point_table(const Cells& cells, size_t width) {
 }
 
 std::string experiment_table(const Cells& cells, size_t width, size_t most_rows) {
+  const results::AnyColumn &ratio = ratio_of(cells), &error = experiments::cell_table().at("err_rel_l2");
+  const RangeColumn columns[] = {{&ratio, ratio.heading, "%.2f"},
+                                 {&measure::kColdRatioP50, measure::kColdRatioP50.heading, "%.2f"},
+                                 {&error, experiments::kErrorText.head, "%.1e"},
+                                 {&measure::kLossChange.value(), measure::kLossChange.heading, "%+.2g"}};
   std::vector<std::pair<std::string, Cells>> variants = grouped(cells, row_name);
   std::string left_out;
   if (variants.size() > most_rows) {
     left_out = "  … and " + std::to_string(variants.size() - most_rows) + " more\n";
-    std::stable_sort(variants.begin(), variants.end(),
-                     [](const auto& a, const auto& b) { return order_of(a.second) < order_of(b.second); });
+    std::ranges::stable_sort(variants, {}, [&](const auto& one) { return order_of(one.second, columns); });
     variants.resize(most_rows);
   }
-  std::vector<Strings> table{{"variant", "measured", std::string(measure::kRatioP50.heading),
-                              std::string(measure::kColdRatioP50.heading),
-                              std::string(experiments::kErrorText.head),
-                              std::string(measure::kLossChange.heading)}};
-  for (const auto& [variant, its] : variants) table.push_back(variant_row(variant, its));
+  std::vector<Strings> table{{"variant", "measured"}};
+  for (const RangeColumn& column : columns) table.front().emplace_back(column.head);
+  for (const auto& [variant, its] : variants) table.push_back(variant_row(variant, its, columns));
   return fitted(without_empty_columns(table), width) + left_out;
 }
 
