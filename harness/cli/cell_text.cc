@@ -41,16 +41,6 @@ bool narrow_names(std::vector<Strings>& table, size_t name_columns, size_t short
   return narrowed;
 }
 
-// "1 of 32 layers, 32/8 heads of 128, 2 threads".
-std::string shape_of(const results::Row& row) {
-  return experiments::layers_text(row, ", ") + results::text_of(row[results::kQHeads]) + "/" +
-         results::text_of(row[results::kKvHeads]) + " heads of " + results::text_of(row[results::kHeadDim]) +
-         ", " + results::text_of(row[results::kThreads]) +
-         (row[results::kThreads] == 1 ? " thread" : " threads") +
-         (row[results::kKOrder].empty() ? ""
-                                        : ", " + results::titled(results::kKOrder, row[results::kKOrder]));
-}
-
 }  // namespace
 
 std::string length_text(const results::Row& row) {
@@ -62,19 +52,35 @@ std::string length_text(const results::Row& row) {
 }
 
 std::string sweep_point_name(const results::Row& row) {
-  using results::text_of;
-  return row[results::kExperiment] + ", " + row[results::kWorkload] + ", batch " +
-         text_of(row[results::kBatch]) + ", " + length_text(row) +
-         (row[results::kHeadDim] ? ", " + shape_of(row) : "") + own_axes(row);
+  std::string text = row[results::kExperiment] + ", " + row[results::kWorkload] + ", batch " +
+                     results::text_of(row[results::kBatch]) + ", " + length_text(row);
+  if (row[results::kHeadDim])
+    text += ", " + experiments::layers_text(row, ", ") + heads_of(row) + ", " + threads_of(row);
+  if (const std::string& order = row[results::kKOrder]; row[results::kHeadDim] && !order.empty())
+    text += ", " + results::titled(results::kKOrder, order);
+  return text + own_axes(row);
 }
 
-std::string own_axes(const results::Row& row) {
+std::string heads_of(const results::Row& row) {
+  using results::text_of;
+  return text_of(row[results::kQHeads]) + "/" + text_of(row[results::kKvHeads]) + " heads of " +
+         text_of(row[results::kHeadDim]);
+}
+
+std::string threads_of(const results::Row& row) {
+  return results::text_of(row[results::kThreads]) + (row[results::kThreads] == 1 ? " thread" : " threads");
+}
+
+std::string own_axes(const results::Row& row, const Cells& among) {
   std::string text;
   const experiments::Experiment* experiment = experiments::find_experiment(row[results::kExperiment]);
   if (!experiment) return text;
   for (const config::AnyAxis* axis : experiment->info.axes) {
     if (axis == &config::kBatch || axis == &config::kSeqLen || axis->column.title.empty()) continue;
-    text += ", " + results::titled(axis->column, row.text(axis->column));
+    const std::string value = row.text(axis->column);
+    const auto has_it = [&](const results::Row* other) { return other->text(axis->column) == value; };
+    if (among.empty() || !std::ranges::all_of(among, has_it))
+      text += ", " + results::titled(axis->column, value);
   }
   return text;
 }

@@ -24,8 +24,11 @@ std::string length_text(const results::Row& row);
 // "decode, gaussian, batch 1, 512 tokens, 32/8 heads of 128, 2 threads".
 std::string sweep_point_name(const results::Row& row);
 
-// ", distance 100, passage of 64 tokens": the values of its experiment's own axes.
-std::string own_axes(const results::Row& row);
+std::string heads_of(const results::Row& row);    // "32/8 heads of 128"
+std::string threads_of(const results::Row& row);  // "2 threads"
+
+// ", distance 100, passage of 64 tokens": the values of its experiment's own axes; with `among` those that differ there.
+std::string own_axes(const results::Row& row, const Cells& among = {});
 
 // Aligns the table within `width` characters. A wider table shortens the names in its first `name_columns` columns,
 // down to `shortest_name`, and then drops columns, the last but one first.

@@ -166,14 +166,22 @@ std::vector<Strings> answer_rows(const std::string& point, const Cells& all) {
   return rows;
 }
 
-// "decode, 2048 tokens", with its workload if several are shown, or its number among them.
-std::string point_text(const Cell& row, size_t shown, size_t points) {
-  using results::text_of;
-  return row[results::kExperiment] +
-         (shown < points ? " (1 of " + std::to_string(points) + ")"
-          : points > 1   ? " " + row[results::kWorkload]
-                         : "") +
-         ", " + length_text(row) + own_axes(row);
+// "decode, batch 8, 2048 tokens": what tells the first point of these from the others; or "decode (1 of 3), 2048 tokens".
+std::string point_text(const Cell& row, const Cells& points, bool is_alone) {
+  std::string text = row[results::kExperiment];
+  if (points.size() == 1 || is_alone)
+    return text + (points.size() > 1 ? " (1 of " + std::to_string(points.size()) + ")" : "") + ", " +
+           length_text(row) + own_axes(row);
+  const auto add = [&](std::string (*part)(const Cell&)) {
+    const std::string own = part(row);
+    if (std::ranges::any_of(points, [&](const Cell* other) { return part(*other) != own; }))
+      text += ", " + own;
+  };
+  add([](const Cell& of) { return of[results::kWorkload]; });
+  add([](const Cell& of) { return "batch " + results::text_of(of[results::kBatch]); });
+  add(heads_of);
+  add(threads_of);
+  return text + ", " + length_text(row) + own_axes(row, points);
 }
 
 // The sweep points of the experiment's longest length.
@@ -217,9 +225,10 @@ std::string answers(const Cells& cells, size_t width, size_t most_lines) {
   const bool all = 1 + points * kQuestions <= most_lines;
   std::vector<Strings> table{{"at the longest length", "is", "variant (+ others tied)", "error", "value"}};
   for (const std::vector<Cells>& own : experiments) {
-    const size_t shown = all ? own.size() : 1;
-    for (const Cells& point : std::span(own).first(shown)) {
-      const std::string name = point_text(*point.front(), shown, own.size());
+    Cells firsts;
+    for (const Cells& point : own) firsts.push_back(point.front());
+    for (const Cells& point : std::span(own).first(all ? own.size() : 1)) {
+      const std::string name = point_text(*point.front(), firsts, !all);
       for (Strings& row : answer_rows(name, point)) table.push_back(std::move(row));
     }
   }
