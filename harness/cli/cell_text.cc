@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "harness/experiments/serving_columns.h"
+#include "harness/planner/serving_columns.h"
 #include "harness/results/cell_columns.h"
 
 namespace kv::cli {
@@ -53,9 +53,9 @@ std::string shape_of(const results::Row& row) {
 
 std::string length_text(const results::Row& row) {
   using results::text_of;
-  if (!row[experiments::kRequests]) return text_of(row[results::kSeqLen]) + " tokens";
-  return text_of(row[experiments::kRequests]) + " requests of " +
-         text_of(row[experiments::kPromptP50Tokens]) + " + " + text_of(row[experiments::kOutputP50Tokens]) +
+  if (!row[planner::kRequests]) return text_of(row[results::kSeqLen]) + " tokens";
+  return text_of(row[planner::kRequests]) + " requests of " +
+         text_of(row[planner::kPromptP50Tokens]) + " + " + text_of(row[planner::kOutputP50Tokens]) +
          " tokens (p50)";
 }
 

@@ -70,11 +70,8 @@ void refuse_what_cannot_be(const PlanOptions& o, const planner::Device& device) 
   if (o.trace.empty() &&
       (!o.arrivals.empty() || o.requests > 0 || !o.prefix_blocks.empty() || !o.hit_curve.empty()))
     throw std::invalid_argument("--arrivals, --requests, --prefix-blocks and --hit-curve need a --trace");
-  if (!o.trace.empty() && device.read_gbps == 0.0)
-    throw std::invalid_argument(
-        "a trace is replayed on a clock, which needs a machine: --device read_gbps=1008,flops=165e12");
   if (o.preempt == "swap" && device.link_gbps == 0.0)
-    throw std::invalid_argument("--preempt swap moves K and V over a link: give link_gbps in --device");
+    throw std::invalid_argument(std::string("--preempt swap ") + planner::kSwapNeedsLink);
   o.output.refuse_existing();
   if (!o.hit_curve.empty() && std::filesystem::exists(o.hit_curve))
     throw std::invalid_argument("--hit-curve " + o.hit_curve + " already exists; give another name");
@@ -86,14 +83,12 @@ void set_memory(planner::PlanTable& table, const PlanOptions& o) {
   table.memory_text = with_units(o.memory, table.memory_bytes, units);
   table.weights_bytes =
       o.weights.empty() ? table.geometry.weights_bytes : io::parse_bytes(o.weights, "--weights");
-  if (table.weights_bytes == 0 && o.weights.empty())
-    throw std::invalid_argument("the size of the weights of '" + table.geometry.name +
-                                "' is unknown; give it, e.g. --weights 16GB");
   table.weights_text = o.weights.empty() ? io::human_bytes(table.weights_bytes, units)
                                          : with_units(o.weights, table.weights_bytes, units);
-  if (table.weights_bytes >= table.memory_bytes)
-    throw std::invalid_argument("--memory " + o.memory + " leaves nothing for caches: the weights take " +
-                                table.weights_text);
+  const bool has_weights = !o.weights.empty() || table.weights_bytes > 0;
+  planner::check_machine({"--memory " + o.memory, "--weights 16GB", "--device read_gbps=1008,flops=165e12"},
+                         has_weights ? table.weights_text : "", table.memory_bytes - table.weights_bytes,
+                         o.trace.empty() || table.device.read_gbps > 0.0);
 }
 
 planner::QualityRun read_quality(const std::string& folder) {

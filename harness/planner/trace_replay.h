@@ -37,12 +37,18 @@ struct ReplayResult : Scheduler::Counts {
   StepSeconds times;         // all steps
   Timeline timeline;
 
+  void refuse(int64_t of_cluster);
+  // Adds a request that was served, and whether it is good.
+  void add(double arrival_s, double first_s, double last_s, int64_t tokens, int64_t of_cluster,
+           const SchedulerSettings& limits);
   // The fewest sequences that ran at most for the share `p` of the time in which any did; in percent.
   int64_t running_percentile(double p) const;
   int64_t peak_running() const;
   // Likewise of those that waited.
   int64_t waiting_percentile(double p) const;
   int64_t peak_waiting() const;
+  // The share of the prompts' tokens that the prefix cache had.
+  double hit_rate() const { return static_cast<double>(found_tokens) / static_cast<double>(prompt_tokens); }
 };
 
 // The work of a step, whose sequences keep rows so (RowAllocator::kept()).
