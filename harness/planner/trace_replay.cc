@@ -187,6 +187,16 @@ StepWork work_of(const StepPlan& plan, std::span<const RowAllocator::Kept> kept)
   return work;
 }
 
+std::function<bool(io::Request&)> in_turn(std::span<const io::Request> all,
+                                          const std::function<bool()>& stop) {
+  return [all, stop](io::Request& request) mutable {
+    if (all.empty() || (stop && stop())) return false;
+    request = all.front();
+    all = all.subspan(1);
+    return true;
+  };
+}
+
 ReplayResult replay(const std::function<bool(io::Request&)>& next, RowAllocator& rows,
                     const StepDriver& driver, const SchedulerSettings& settings, const Watch& watch,
                     RowsMirror* mirror) {

@@ -57,6 +57,9 @@ StepWork work_of(const StepPlan& plan, std::span<const RowAllocator::Kept> kept)
 // The seconds that a step takes: StepTime's, or those of running it.
 using StepDriver = std::function<StepSeconds(const StepPlan& plan, const StepWork& work)>;
 
+// Gives these requests one after another, until `stop` says so.
+std::function<bool(io::Request&)> in_turn(std::span<const io::Request> all,
+                                          const std::function<bool()>& stop = {});
 // `next` gives the requests in the order of arrival; false at the end.
 ReplayResult replay(const std::function<bool(io::Request&)>& next, RowAllocator& rows,
                     const StepDriver& driver, const SchedulerSettings& settings, const Watch& watch = {},

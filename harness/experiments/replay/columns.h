@@ -40,13 +40,9 @@ inline constexpr results::IntegerColumn kCapacityBytes{"capacity_bytes", "bytes"
                                                        "size of capacity_blocks blocks of this variant"};
 inline const results::Table kHits{
     "hits.csv",
-    [] {
-      results::ColumnList columns{&results::kCell, &results::kVariant, &results::kBatch, &results::kSeqLen,
-                                  &kCapacityBytes};
-      columns.insert(columns.end(), planner::kHitColumns.begin(), planner::kHitColumns.end());
-      columns.push_back(&results::kHost);
-      return columns;
-    }(),
+    {&results::kCell, &results::kVariant, &results::kBatch, &results::kSeqLen, &kCapacityBytes,
+     &planner::kBlockTokens, &planner::kCapacityBlocks, &planner::kHitRate, &planner::kBeladyHitRate,
+     &planner::kHitRateAtAny, &results::kHost},
     &kHitRateCurve};
 
 // The source of a step's time: the cells of a results folder, and the rates of a stated machine, 0 if not stated.

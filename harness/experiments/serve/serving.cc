@@ -125,15 +125,6 @@ class Serving : public planner::RowsMirror {
   measure::Stopwatch lap_;
 };
 
-// One after another, until `stop` says so.
-auto in_turn(const std::vector<io::Request>& all, const std::function<bool()>& stop) {
-  return [&all, &stop, next = size_t{0}](io::Request& request) mutable {
-    if (next == all.size() || (stop && stop())) return false;
-    request = all[next++];
-    return true;
-  };
-}
-
 // With ids by content where blocks are shared.
 std::vector<io::Request> to_schedule(const ServingSetup& setup, std::span<const ServedRequest> requests) {
   if (setup.scheduler.share_tokens > 0) return by_content(requests, setup.scheduler.share_tokens);
@@ -185,7 +176,7 @@ ServedRun serve(const ServingSetup& setup, std::span<const ServedRequest> reques
   const std::vector<io::Request> all = to_schedule(setup, requests);
   Serving serving(setup, requests, rows, step_s);
   return serving.finish(planner::replay(
-      in_turn(all, stop), rows,
+      planner::in_turn(all, stop), rows,
       [&](const planner::StepPlan& plan, const planner::StepWork& work) { return serving.step(plan, work); },
       setup.scheduler, {}, &serving));
 }
@@ -194,8 +185,7 @@ planner::ReplayResult replay_served(const ServingSetup& setup, std::span<const S
                                     const planner::StepDriver& driver) {
   planner::RowAllocator rows(geometry_of(setup.model->config()), setup.spec, setup.room);
   const std::vector<io::Request> all = to_schedule(setup, requests);
-  const std::function<bool()> never;
-  return planner::replay(in_turn(all, never), rows, driver, setup.scheduler);
+  return planner::replay(planner::in_turn(all), rows, driver, setup.scheduler);
 }
 
 void set_times(results::Row& row, std::span<const ServedRun> runs) {
