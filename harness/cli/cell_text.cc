@@ -54,9 +54,8 @@ std::string shape_of(const results::Row& row) {
 std::string length_text(const results::Row& row) {
   using results::text_of;
   if (!row[planner::kRequests]) return text_of(row[results::kSeqLen]) + " tokens";
-  return text_of(row[planner::kRequests]) + " requests of " +
-         text_of(row[planner::kPromptP50Tokens]) + " + " + text_of(row[planner::kOutputP50Tokens]) +
-         " tokens (p50)";
+  return text_of(row[planner::kRequests]) + " requests of " + text_of(row[planner::kPromptP50Tokens]) +
+         " + " + text_of(row[planner::kOutputP50Tokens]) + " tokens (p50)";
 }
 
 std::string sweep_point_name(const results::Row& row) {
