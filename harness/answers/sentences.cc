@@ -8,7 +8,7 @@
 #include "harness/io/text.h"
 #include "harness/measure/noise.h"
 #include "harness/measure/time_columns.h"
-#include "harness/planner/plan_columns.h"
+#include "harness/planner/serving_columns.h"
 #include "harness/results/cell_columns.h"
 
 namespace kv::answers {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <sstream>
 
-#include "harness/experiments/serving_columns.h"
 #include "harness/io/text.h"
+#include "harness/planner/serving_columns.h"
 #include "harness/results/cell_columns.h"
 
 namespace kv::cli {
@@ -45,10 +45,9 @@ bool narrow_names(std::vector<Strings>& table, size_t name_columns, size_t short
 
 std::string length_text(const results::Row& row) {
   using results::text_of;
-  if (!row[experiments::kRequests]) return text_of(row[results::kSeqLen]) + " tokens";
-  return text_of(row[experiments::kRequests]) + " requests of " +
-         text_of(row[experiments::kPromptP50Tokens]) + " + " + text_of(row[experiments::kOutputP50Tokens]) +
-         " tokens (p50)";
+  if (!row[planner::kRequests]) return text_of(row[results::kSeqLen]) + " tokens";
+  return text_of(row[planner::kRequests]) + " requests of " + text_of(row[planner::kPromptP50Tokens]) +
+         " + " + text_of(row[planner::kOutputP50Tokens]) + " tokens (p50)";
 }
 
 std::string sweep_point_name(const results::Row& row) {

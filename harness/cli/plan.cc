@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <optional>
 #include <sstream>
 #include <stdexcept>
 
@@ -55,26 +54,15 @@ std::string shown(const planner::Device& device) {
   return text.str();
 }
 
-int64_t parse_context(const std::string& text) {
-  const std::optional<int64_t> tokens = io::parse_token_count(text);
-  if (!tokens || *tokens < 1 || *tokens > tables::kMostTokens)
-    throw std::invalid_argument("--context: '" + text + "' is not a number of tokens from 1 to " +
-                                std::to_string(tables::kMostTokens) + "; write 8192 or 128K");
-  return *tokens;
-}
-
 void refuse_what_cannot_be(const PlanOptions& o, const planner::Device& device) {
-  const bool users = !o.context.empty() || o.users > 0;
-  if (users == !o.trace.empty() || o.context.empty() != (o.users == 0))
+  const bool users = o.context > 0 || o.users > 0;
+  if (users == !o.trace.empty() || (o.context == 0) != (o.users == 0))
     throw std::invalid_argument("give --trace FILE, or --context 128K and --users 8 together");
   if (o.trace.empty() &&
       (!o.arrivals.empty() || o.requests > 0 || !o.prefix_blocks.empty() || !o.hit_curve.empty()))
     throw std::invalid_argument("--arrivals, --requests, --prefix-blocks and --hit-curve need a --trace");
-  if (!o.trace.empty() && device.read_gbps == 0.0)
-    throw std::invalid_argument(
-        "a trace is replayed on a clock, which needs a machine: --device read_gbps=1008,flops=165e12");
   if (o.preempt == "swap" && device.link_gbps == 0.0)
-    throw std::invalid_argument("--preempt swap moves K and V over a link: give link_gbps in --device");
+    throw std::invalid_argument(std::string("--preempt swap ") + planner::kSwapNeedsLink);
   o.output.refuse_existing();
   if (!o.hit_curve.empty() && std::filesystem::exists(o.hit_curve))
     throw std::invalid_argument("--hit-curve " + o.hit_curve + " already exists; give another name");
@@ -86,14 +74,12 @@ void set_memory(planner::PlanTable& table, const PlanOptions& o) {
   table.memory_text = with_units(o.memory, table.memory_bytes, units);
   table.weights_bytes =
       o.weights.empty() ? table.geometry.weights_bytes : io::parse_bytes(o.weights, "--weights");
-  if (table.weights_bytes == 0 && o.weights.empty())
-    throw std::invalid_argument("the size of the weights of '" + table.geometry.name +
-                                "' is unknown; give it, e.g. --weights 16GB");
   table.weights_text = o.weights.empty() ? io::human_bytes(table.weights_bytes, units)
                                          : with_units(o.weights, table.weights_bytes, units);
-  if (table.weights_bytes >= table.memory_bytes)
-    throw std::invalid_argument("--memory " + o.memory + " leaves nothing for caches: the weights take " +
-                                table.weights_text);
+  const bool has_weights = !o.weights.empty() || table.weights_bytes > 0;
+  planner::check_machine({"--memory " + o.memory, "--weights 16GB", "--device read_gbps=1008,flops=165e12"},
+                         has_weights ? table.weights_text : "", table.memory_bytes - table.weights_bytes,
+                         o.trace.empty() || table.device.read_gbps > 0.0);
 }
 
 planner::QualityRun read_quality(const std::string& folder) {
@@ -122,7 +108,9 @@ void add_options(CLI::App& app, PlanOptions& options) {
                  "arrivals per second: poisson(RATE) or gamma(RATE,CV) (default: the trace's)");
   app.add_option("--requests", options.requests, "number of requests (default: the trace's)")
       ->check(CLI::PositiveNumber);
-  app.add_option("--context", options.context, "instead of a trace: tokens of each user, e.g. 128K");
+  app.add_option("--context", options.context, "instead of a trace: tokens of each user, e.g. 128K")
+      ->transform(token_count())
+      ->check(CLI::Range(int64_t{1}, tables::kMostTokens));
   app.add_option("--users", options.users, "with --context: users at once")->check(CLI::Range(1, 65536));
   app.add_option("--device", options.device,
                  "machine to assume for times: read_gbps=1008,flops=165e12,link_gbps=25");
@@ -160,7 +148,7 @@ std::string run_plan(const PlanOptions& o) {
   table.scheduler.swap = o.preempt == "swap";
   set_memory(table, o);
   if (o.trace.empty()) {
-    table.context = parse_context(o.context);
+    table.context = o.context;
     table.users = o.users;
   } else {
     const std::string path = io::find_input(o.trace, "trace").string();

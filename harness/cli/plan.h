@@ -19,10 +19,10 @@ struct PlanOptions {
   bool trust_config = false;           // as config::read_geometry() does
   std::string memory, weights;         // weights empty: the model file's
   std::string variants = "contiguous/f16; paged/f16; paged/q8_0; paged(block=32)/kivi(bits=2)";
-  std::string trace, arrivals, device, context, hit_curve, quality;
+  std::string trace, arrivals, device, hit_curve, quality;
   std::string preempt = "recompute";
   int64_t requests = 0;  // 0: the trace's
-  int64_t users = 0;
+  int64_t context = 0, users = 0;
   std::vector<int64_t> prefix_blocks;
   planner::SchedulerSettings scheduler;
   uint64_t seed = 1;

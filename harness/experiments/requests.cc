@@ -8,7 +8,6 @@
 #include "harness/config/request_lengths.h"
 #include "harness/io/paths.h"
 #include "harness/math/random.h"
-#include "harness/math/stats.h"
 
 namespace kv::experiments {
 namespace {
@@ -28,10 +27,6 @@ LimitConfig read_limit(config::Section& section, const std::string& key, const L
                          .tpot_ms = limit.number("tpot_ms", fallback.tpot_ms, 0.0, 1e9)};
   limit.refuse_the_rest();
   return read;
-}
-
-int64_t tokens_at(const std::vector<double>& values, double p) {
-  return static_cast<int64_t>(math::percentile(values, p));
 }
 
 }  // namespace
@@ -102,35 +97,6 @@ planner::SchedulerSettings with_limits(const measure::SweepPoint& point,
   settings.limit_ttft_s = s[kLimitKey].ttft_s;
   settings.limit_tpot_s = s[kLimitKey].tpot_ms / 1e3;
   return settings;
-}
-
-void set_requests(results::Row& row, const planner::TraceFacts& facts) {
-  row[kRequests] = facts.requests;
-  row[kTraceS] = facts.seconds;
-  row[kPromptP50Tokens] = tokens_at(facts.prompt, 50);
-  row[kPromptP99Tokens] = tokens_at(facts.prompt, 99);
-  row[kOutputP50Tokens] = tokens_at(facts.output, 50);
-  row[kOutputP99Tokens] = tokens_at(facts.output, 99);
-}
-
-void set_counts(results::Row& row, const planner::ReplayResult& r, const planner::RowAllocator& rows) {
-  row[kRefused] = r.refused;
-  row[kRunningP50] = r.running_percentile(50);
-  row[kRunningP99] = r.running_percentile(99);
-  row[kRunningPeak] = r.peak_running();
-  row[kWaitingP50] = r.waiting_percentile(50);
-  row[kWaitingP99] = r.waiting_percentile(99);
-  row[kWaitingPeak] = r.peak_waiting();
-  if (rows.pool_blocks() > 0) row[kPoolBlocks] = rows.pool_blocks();
-  row[kHeldPeakBytes] = r.peak_held_bytes;
-  row[kPayloadMeanBytes] = r.mean.payload_bytes;
-  row[kSlackMeanBytes] = r.mean.slack_bytes;
-  row[kOtherMeanBytes] = r.mean.other_bytes;
-  row[kCachedMeanBytes] = r.mean.cached_bytes;
-  row[kFragmentationShare] = r.mean.slack_bytes / (r.mean.slack_bytes + r.mean.payload_bytes);
-  row[kPreemptions] = r.preemptions;
-  row[kPreemptionsPer1000] = 1e3 * static_cast<double>(r.preemptions) / static_cast<double>(r.requests);
-  row[kRecomputedTokens] = r.recomputed_tokens;
 }
 
 std::vector<results::Row> moment_rows(const results::Row& row, const planner::Timeline& timeline) {

@@ -7,17 +7,17 @@
 
 #include "harness/config/axes.h"
 #include "harness/config/key.h"
-#include "harness/experiments/serving_columns.h"
 #include "harness/measure/sweep_point.h"
 #include "harness/planner/scheduler.h"
+#include "harness/planner/serving_columns.h"
 #include "harness/planner/trace_facts.h"
 #include "harness/planner/trace_replay.h"
-#include "harness/results/row.h"
+#include "harness/results/cell_columns.h"
+#include "harness/results/table.h"
 
 namespace kv::experiments {
 
-// The requests' file, empty for drawn ones. A row has its name as `workload`.
-inline constexpr results::TextColumn kTraceFile{"trace", "", "file of the requests"};
+using namespace planner::columns;
 
 // A request within both limits is goodput.
 struct LimitConfig {
@@ -39,11 +39,26 @@ void set_arrivals(measure::SweepPoint& point);
 void set_limits(const measure::SweepPoint& point, results::Row& row);
 planner::SchedulerSettings with_limits(const measure::SweepPoint& point, planner::SchedulerSettings settings);
 
-// Sets facts about the requests before any is served.
-void set_requests(results::Row& row, const planner::TraceFacts& facts);
-// Sets the allocators' counts.
-void set_counts(results::Row& row, const planner::ReplayResult& result, const planner::RowAllocator& rows);
-// Rows over time for replay.csv; the row has its times.
+// replay.csv: one row a stretch of a replay's time. Values are means over the stretch.
+inline constexpr results::NumberColumn kTimeS{
+    "time_s", "s", "end of the stretch on the replay's clock; the row's values are means over the stretch"};
+inline constexpr results::NumberColumn kRunning{"running", "",
+                                                "running sequences; empty while there is nothing to do"};
+inline constexpr results::NumberColumn kWaiting{"waiting", "", "waiting requests"};
+inline constexpr results::NumberColumn kPayloadBytes{"payload_bytes", "bytes", "filled rows"};
+inline constexpr results::NumberColumn kSlackBytes{"slack_bytes", "bytes",
+                                                   "rows reserved for sequences and not filled"};
+inline constexpr results::NumberColumn kOtherBytes{"other_bytes", "bytes",
+                                                   "block tables, scores, codecs' raw rows and states"};
+inline constexpr results::NumberColumn kCachedBytes{"cached_bytes", "bytes",
+                                                    "blocks of prefixes that no sequence uses"};
+inline const results::Table kMoments{
+    "replay.csv",
+    {&results::kCell, &results::kVariant, &results::kBatch, &results::kSeqLen, &kTimeS, &kRunning, &kWaiting,
+     &kPayloadBytes, &kSlackBytes, &kOtherBytes, &kCachedBytes, &results::kHost},
+    &kServedS};
+
+// Its rows; the cell's row has its times.
 std::vector<results::Row> moment_rows(const results::Row& row, const planner::Timeline& timeline);
 
 }  // namespace kv::experiments

@@ -55,6 +55,10 @@ class HitRates {
   // Blocks found in a cache of `capacity` blocks, among all that were added; in a cache without limit.
   int64_t hits(int64_t capacity) const;
   int64_t hits_at_any() const;
+  // The share that so many are of the blocks that were added.
+  double share(int64_t blocks) const {
+    return blocks_ > 0 ? static_cast<double>(blocks) / static_cast<double>(blocks_) : 0.0;
+  }
   // The stack distances that occur, ascending: between two of them nothing changes.
   std::vector<int64_t> steps() const;
 

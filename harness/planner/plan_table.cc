@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "harness/io/text.h"
-#include "harness/math/stats.h"
 #include "harness/planner/plan_columns.h"
 #include "harness/planner/serving_plan.h"
+#include "harness/planner/serving_row.h"
 #include "harness/tables/fit_table.h"
 
 namespace kv::planner {
@@ -20,24 +20,19 @@ std::string seconds(const results::Number& s) {
 std::string milliseconds(const results::Number& ms) { return ms ? io::formatted("%.1f ms", *ms) : "-"; }
 std::string count(const results::Integer& n) { return n ? tables::grouped(*n) : "-"; }
 
-int64_t at(const std::vector<double>& values, double p) {
-  return static_cast<int64_t>(math::percentile(values, p));
-}
-
 std::string facts_of_trace(const PlanTable& t) {
-  const TraceFacts& f = t.facts;
-  std::string text = t.trace + ": " + tables::grouped(f.requests) + " requests in " +
-                     io::formatted("%.0f s", f.seconds) +
-                     (t.arrivals.empty() ? "" : " (" + t.arrivals + ", drawn by seed)") + ", prompts of " +
-                     tables::grouped(at(f.prompt, 50)) + " tokens (p99 " + tables::grouped(at(f.prompt, 99)) +
-                     "), answers of " + tables::grouped(at(f.output, 50)) + " (p99 " +
-                     tables::grouped(at(f.output, 99)) + ").";
-  if (f.hits.empty()) return text;
-  const HitRates& hits = f.hits.front();
+  results::Row f;
+  set_facts(f, t.facts);
+  std::string text =
+      t.trace + ": " + count(f[kRequests]) + " requests in " + io::formatted("%.0f s", *f[kTraceS]) +
+      (t.arrivals.empty() ? "" : " (" + t.arrivals + ", drawn by seed)") + ", prompts of " +
+      count(f[kPromptP50Tokens]) + " tokens (p99 " + count(f[kPromptP99Tokens]) + "), answers of " +
+      count(f[kOutputP50Tokens]) + " (p99 " + count(f[kOutputP99Tokens]) + ").";
+  if (t.facts.hits.empty()) return text;
+  const HitRates& hits = t.facts.hits.front();
   return text + " " + tables::grouped(hits.distinct()) + " of " + tables::grouped(hits.blocks()) +
-         " prompt blocks of " + std::to_string(f.block_tokens.front()) +
-         " tokens are distinct, so a prefix cache without limit finds " +
-         percent(static_cast<double>(hits.hits_at_any()) / static_cast<double>(hits.blocks())) + ".";
+         " prompt blocks of " + std::to_string(t.facts.block_tokens.front()) +
+         " tokens are distinct, so a prefix cache without limit finds " + percent(f[kHitRateAtAny]) + ".";
 }
 
 std::string load_of(const PlanTable& t) {
@@ -90,28 +85,31 @@ std::string answer(const PlanTable& t, std::vector<results::Row> rows, io::Units
          (t.device_text.empty() ? "." : ". Times are assumed for a machine of " + t.device_text + ".");
 }
 
-io::TextTable::Row shown(const PlanTable& table, const results::Row& r, io::Units units,
-                         io::TextTable& text) {
+// A variant's fields, each with its heading.
+using Fields = std::vector<std::pair<std::vector<std::string>, std::string>>;
+Fields fields_of(const PlanTable& table, const results::Row& r, io::Units units) {
   const bool trace = !table.trace.empty();
-  const std::string held = r[kHeldBytes] ? io::human_bytes(*r[kHeldBytes], units) : "-";
-  const std::string mark = r[results::kReason].empty() ? "" : text.footnote(r[results::kReason]);
-  std::vector<io::TextTable::Field> fields{{r[kPlanStatus], mark}, {held}};
-  if (!table.quality.name().empty()) fields.push_back({perplexity(r, "unknown")});
+  Fields fields{
+      {{"serves", "all"}, r[kPlanStatus]},
+      {{"bytes", trace ? "at peak" : "held"}, r[kHeldBytes] ? io::human_bytes(*r[kHeldBytes], units) : "-"}};
+  if (!table.quality.name().empty()) fields.push_back({{"perplexity", "change"}, perplexity(r, "unknown")});
   if (!trace) {
-    fields.insert(fields.end(), {{count(r[kUsersMost])}, {milliseconds(r[kTpotP50Ms])}});
-    return {r[results::kVariant], fields};
+    fields.push_back({{"users", "that fit"}, count(r[kUsersMost])});
+    fields.push_back({{"per token"}, milliseconds(r[kTpotP50Ms])});
+    return fields;
   }
-  const auto per_1000 = r[kPreemptionsPer1000] ? io::formatted("%.1f", *r[kPreemptionsPer1000]) : "-";
-  fields.insert(fields.end(), {{count(r[kUsersP50])},
-                               {count(r[kUsersPeak])},
-                               {percent(r[kSlackShare])},
-                               {per_1000},
-                               {count(r[kRefused])},
-                               {percent(r[kHitRate])},
-                               {seconds(r[kWaitP99S])},
-                               {seconds(r[kTtftP99S])},
-                               {milliseconds(r[kTpotP99Ms])}});
-  return {r[results::kVariant], fields};
+  const results::Number& preempted = r[kPreemptionsPer1000];
+  const Fields more{{{"users", "p50"}, count(r[kUsersP50])},
+                    {{"users", "most"}, count(r[kUsersPeak])},
+                    {{"slack"}, percent(r[kSlackShare])},
+                    {{"preempted", "per 1,000"}, preempted ? io::formatted("%.1f", *preempted) : "-"},
+                    {{"refused"}, count(r[kRefused])},
+                    {{"hit rate"}, percent(r[kHitRate])},
+                    {{"wait", "p99"}, seconds(r[kWaitP99S])},
+                    {{"TTFT", "p99"}, seconds(r[kTtftP99S])},
+                    {{"per token", "p99"}, milliseconds(r[kTpotP99Ms])}};
+  fields.insert(fields.end(), more.begin(), more.end());
+  return fields;
 }
 
 }  // namespace
@@ -128,21 +126,12 @@ io::TextTable text_table(const PlanTable& table, io::Units units) {
     text.facts += (&note == &table.geometry.notes.front() ? " About the model: " : "; ") + note;
   if (!table.geometry.notes.empty()) text.facts += ".";
   text.corner = "variant";
-  text.heads = {{"serves", "all"}, {"bytes", trace ? "at peak" : "held"}};
-  if (!table.quality.name().empty()) text.heads.push_back({"perplexity", "change"});
-  if (trace)
-    text.heads.insert(text.heads.end(), {{"users", "p50"},
-                                         {"users", "most"},
-                                         {"slack"},
-                                         {"preempted", "per 1,000"},
-                                         {"refused"},
-                                         {"hit rate"},
-                                         {"wait", "p99"},
-                                         {"TTFT", "p99"},
-                                         {"per token", "p99"}});
-  else
-    text.heads.insert(text.heads.end(), {{"users", "that fit"}, {"per token"}});
-  for (const results::Row& row : rows) text.rows.push_back(shown(table, row, units, text));
+  for (const auto& [head, field] : fields_of(table, {}, units)) text.heads.push_back(head);
+  for (const results::Row& row : rows) {
+    io::TextTable::Row& line = text.rows.emplace_back(row[results::kVariant]);
+    for (const auto& [head, field] : fields_of(table, row, units)) line.fields.push_back({field});
+    if (!row[results::kReason].empty()) line.fields.front().mark = text.footnote(row[results::kReason]);
+  }
   text.notes.push_back(
       {"", trace ? "The caches' own allocators count bytes, blocks, preemptions and refusals, without "
                    "storing K and V. Times are the roofline of the stated machine; they decide which "

@@ -32,6 +32,8 @@ struct SchedulerSettings {
   double limit_ttft_s = 0.0, limit_tpot_s = 0.0;  // a request within both is good; 0: no limit
 };
 
+inline constexpr const char* kSwapNeedsLink = "moves rows over a link: give link_gbps in device";
+
 // A request that has arrived and has not ended.
 struct Live {
   int64_t request = 0;  // in the order of arrival

@@ -5,25 +5,21 @@
 #include <stdexcept>
 #include <utility>
 
-#include "harness/math/stats.h"
 #include "harness/measure/exposure.h"
 #include "harness/measure/prediction_columns.h"
 #include "harness/planner/plan_columns.h"
+#include "harness/planner/serving_row.h"
 #include "harness/tables/fit_table.h"
 #include "harness/tables/model_memory.h"
 
 namespace kv::planner {
 namespace {
 
-double share(int64_t part, int64_t all) {
-  return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 0.0;
-}
-
 results::Row row_of(const PlanTable& table, const LayerSpecs& spec) {
   results::Row row;
   row[tables::kModel] = table.geometry.name;
   row[results::kVariant] = spec.print();
-  row[kTrace] = table.trace;
+  row[kTraceFile] = table.trace;
   row[kMemoryBytes] = table.memory_bytes;
   row[tables::kWeightsBytes] = table.weights_bytes;
   row[kRoomBytes] = table.memory_bytes - table.weights_bytes;
@@ -52,28 +48,6 @@ results::Row row_of(const PlanTable& table, const LayerSpecs& spec) {
   return row;
 }
 
-void set_hit_rate(const PlanTable& table, const RowAllocator& rows, results::Row& row) {
-  if (table.facts.hits.empty()) return;
-  const HitRates& hits = table.facts.hits.front();
-  const double block = rows.payload_bytes(table.facts.block_tokens.front());
-  row[kHitRate] =
-      share(hits.hits(static_cast<int64_t>(static_cast<double>(rows.room_bytes()) / block)), hits.blocks());
-  row[kHitRateAtAny] = share(hits.hits_at_any(), hits.blocks());
-}
-
-void set_times(const ReplayResult& result, results::Row& row) {
-  row[kPlanTimesFrom] = "assumed";
-  row[kSeconds] = result.seconds;
-  if (result.seconds > 0.0) row[kTokensPerS] = static_cast<double>(result.generated_tokens) / result.seconds;
-  if (result.ttft_s.empty()) return;
-  row[kWaitP99S] = math::percentile(result.wait_s, 99.0);
-  row[kTtftP50S] = math::percentile(result.ttft_s, 50.0);
-  row[kTtftP99S] = math::percentile(result.ttft_s, 99.0);
-  if (result.tpot_s.empty()) return;
-  row[kTpotP50Ms] = 1e3 * math::percentile(result.tpot_s, 50.0);
-  row[kTpotP99Ms] = 1e3 * math::percentile(result.tpot_s, 99.0);
-}
-
 results::Row replayed(const PlanTable& table, const LayerSpecs& spec) {
   results::Row row = row_of(table, spec);
   const Room room = room_of(table.geometry, table.memory_bytes - table.weights_bytes, table.facts.typical,
@@ -91,16 +65,23 @@ results::Row replayed(const PlanTable& table, const LayerSpecs& spec) {
   row[kRequests] = result.requests;
   row[kRefused] = result.refused;
   row[kPlanStatus] = result.refused == 0 ? "fits" : "refuses";
-  set_times(result, row);
-  if (result.refused == result.requests) return row;
-  row[kUsersP50] = result.running_percentile(50.0);
-  row[kUsersPeak] = result.peak_running();
-  if (rows.pool_blocks() > 0) row[kPoolBlocks] = rows.pool_blocks();
-  row[kHeldBytes] = result.peak_held_bytes;
+  row[kTimesFrom] = "assumed";
+  row[kSeconds] = result.seconds;
+  results::Row cell;
+  set_facts(cell, table.facts);
+  if (!set_replay(cell, result, rows, table.facts)) {
+    if (result.seconds > 0.0) row[kTokensPerS] = 0.0;
+    return row;
+  }
+  row.copy(cell, kPlan.columns);
+  row[kTokensPerS] = cell[kServedTokensPerS];
+  row[kUsersP50] = cell[kRunningP50];
+  row[kUsersPeak] = cell[kRunningPeak];
+  row[kHeldBytes] = cell[kHeldPeakBytes];
+  row[kHitRate] = cell[kHitRateCurve];
   row[kSlackShare] = result.slack_share;
-  row[kPreemptionsPer1000] = 1e3 * share(result.preemptions, result.requests);
-  row[kRecomputedShare] = share(result.recomputed_tokens, result.prompt_tokens + result.generated_tokens);
-  set_hit_rate(table, rows, row);
+  row[kRecomputedShare] = static_cast<double>(result.recomputed_tokens) /
+                          static_cast<double>(result.prompt_tokens + result.generated_tokens);
   return row;
 }
 
@@ -125,7 +106,7 @@ results::Row counted(const PlanTable& table, const LayerSpecs& spec) {
   for (const RowAllocator::Kept& kept : rows.kept())
     work.pairs += static_cast<double>(table.users * kept.layers * std::min(table.context, kept.most_rows));
   work.kv_bytes = static_cast<double>(table.users) * rows.payload_bytes(table.context);
-  row[kPlanTimesFrom] = "assumed";
+  row[kTimesFrom] = "assumed";
   row[kTpotP50Ms] = 1e3 * StepTime(table.geometry, table.weights_bytes, table.device).seconds(work);
   return row;
 }
@@ -177,6 +158,15 @@ Room room_of(const config::Geometry& geometry, int64_t room_bytes, int64_t typic
           .max_tokens = geometry.max_positions > 0 ? geometry.max_positions : kContextWithoutLimit,
           .typical_tokens = typical_tokens,
           .max_sequences = max_sequences};
+}
+
+void check_machine(const MachineWords& words, const std::string& weights, int64_t room_bytes,
+                   bool has_clock) {
+  if (!has_clock) throw std::invalid_argument("a replay needs a clock: " + words.clock);
+  if (weights.empty())
+    throw std::invalid_argument("the size of the model's weights is unknown; give " + words.weights);
+  if (room_bytes <= 0)
+    throw std::invalid_argument(words.memory + " has no room for caches: the weights take " + weights);
 }
 
 std::vector<results::Row> results_of(const PlanTable& table) {

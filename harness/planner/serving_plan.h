@@ -51,6 +51,13 @@ struct PlanTable {
   int64_t context = 0, users = 0;
 };
 
+// A machine's memory in its user's words, and examples of them for what may be missing.
+struct MachineWords {
+  std::string memory, weights, clock;
+};
+// Throws std::invalid_argument where no requests can be replayed with `room_bytes` for caches. `weights`: empty if unknown.
+void check_machine(const MachineWords& words, const std::string& weights, int64_t room_bytes, bool has_clock);
+
 // Room for sequences up to the model's trained context in `room_bytes`, the bytes that weights leave.
 Room room_of(const config::Geometry& geometry, int64_t room_bytes, int64_t typical_tokens, int max_sequences);
 

@@ -24,6 +24,7 @@ struct StepWork {
   int64_t tokens = 0, decoding = 0;
   double kv_bytes = 0.0, pairs = 0.0, link_bytes = 0.0;
   double decoded_kv_bytes = 0.0, decoded_pairs = 0.0;
+  friend bool operator==(const StepWork&, const StepWork&) = default;
 };
 
 // A step's time by where it comes from: cells of one machine, their lines beyond them, a stated machine.

@@ -12,10 +12,6 @@
 namespace kv::planner {
 namespace {
 
-double part_of(int64_t part, int64_t all) {
-  return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 0.0;
-}
-
 // Capacities from 1 to the largest at which anything changes, equally far apart in logarithm.
 std::set<int64_t> capacities(const HitRates& hits) {
   constexpr int kPoints = 32;
@@ -122,10 +118,23 @@ bool RequestSource::next(io::Request& request) {
   return true;
 }
 
+void check_blocks(const OpenRequests& open, std::span<const int64_t> block_tokens) {
+  RequestSource source = open();
+  io::Request request;
+  bool more = source.next(request);
+  if (block_tokens.empty()) return;
+  while (more && request.prefix_ids.empty()) more = source.next(request);
+  if (!more)
+    throw std::invalid_argument(
+        "prefix blocks, of a hit-rate curve or shared, need a trace with ids of blocks, and this one has "
+        "none");
+  for (const int64_t tokens : block_tokens) BlockTree(tokens).nodes(request);
+}
+
 TraceFacts read_facts(const OpenRequests& open, std::vector<int64_t> block_tokens) {
+  check_blocks(open, block_tokens);
   TraceFacts facts;
   std::vector<BlockTree> trees;
-  const bool asked = !block_tokens.empty();
   RequestSource source = open();
   double tokens = 0.0;
   for (io::Request request; source.next(request);) {
@@ -140,12 +149,9 @@ TraceFacts read_facts(const OpenRequests& open, std::vector<int64_t> block_token
     facts.seconds = request.arrival_s;
     facts.prompt.push_back(static_cast<double>(request.prompt_tokens));
     facts.output.push_back(static_cast<double>(request.output_tokens));
-    facts.longest = std::max(facts.longest, request.prompt_tokens + request.output_tokens);
     tokens += static_cast<double>(request.prompt_tokens + request.output_tokens);
   }
   facts.typical = std::llround(std::ceil(tokens / static_cast<double>(facts.requests)));
-  if (asked && facts.hits.front().blocks() == 0)
-    throw std::invalid_argument("--prefix-blocks needs a trace with ids of blocks, and this one has none");
   facts.block_tokens = std::move(block_tokens);
   return facts;
 }
@@ -163,9 +169,9 @@ std::vector<results::Row> hit_curve(const TraceFacts& facts, const OpenRequests&
       results::Row& row = rows.emplace_back();
       row[kBlockTokens] = tokens;
       row[kCapacityBlocks] = capacity;
-      row[kHitRate] = part_of(hits.hits(capacity), hits.blocks());
-      row[kBeladyHitRate] = part_of(belady_hits(requests, capacity), hits.blocks());
-      row[kHitRateAtAny] = part_of(hits.hits_at_any(), hits.blocks());
+      row[kHitRate] = hits.share(hits.hits(capacity));
+      row[kBeladyHitRate] = hits.share(belady_hits(requests, capacity));
+      row[kHitRateAtAny] = hits.share(hits.hits_at_any());
     }
   }
   return rows;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -59,14 +60,15 @@ struct TraceFacts {
   int64_t requests = 0;
   double seconds = 0.0;                // from the first to the last
   std::vector<double> prompt, output;  // tokens, by request
-  int64_t longest = 0;                 // tokens of a prompt and its answer
-  int64_t typical = 0;                 // their mean
+  int64_t typical = 0;                 // mean of a prompt and its answer
   bool sessions = false;               // requests say which belong together
   std::vector<int64_t> block_tokens;   // a prefix block's; empty if the trace has no ids
   std::vector<HitRates> hits;          // by block_tokens
 };
-// `block_tokens`: sizes to look at; none: the trace's own. Throws std::invalid_argument for a trace without ids where
-// sizes are given, and as RequestTrace and BlockTree do.
+// Throws std::invalid_argument where the requests cannot be read, and where a prefix cache with blocks of these sizes cannot find
+// theirs: they have no ids of blocks, or for blocks of other sizes.
+void check_blocks(const OpenRequests& open, std::span<const int64_t> block_tokens);
+// `block_tokens`: sizes to look at; none: the trace's own. Throws as check_blocks() does.
 TraceFacts read_facts(const OpenRequests& open, std::vector<int64_t> block_tokens);
 
 // Rows of kHitColumns: some tens of capacities for each block size. Reads the requests once a size.

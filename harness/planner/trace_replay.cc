@@ -98,29 +98,14 @@ class Replay {
   }
 
   void end(const Live& live, bool refused) {
-    result_.refused += refused;
-    const bool good = !refused && serve(live);
-    result_.good.push_back(good ? 1.0 : 0.0);
-    result_.good_cluster.push_back(live.cluster);
-    if (watch_.end) watch_.end(live, refused);
-  }
-
-  // Records the times of a request that has ended, and says whether they are within the limits.
-  bool serve(const Live& live) {
-    result_.wait_s.push_back(live.admitted_s - live.arrival_s);
-    const double ttft = live.first_token_s - live.arrival_s;
-    result_.ttft_s.push_back(ttft);
-    result_.cluster.push_back(live.cluster);
-    double tpot = 0.0;
-    if (live.output > 1) {
-      tpot = (now_ - live.first_token_s) / static_cast<double>(live.output - 1);
-      result_.tpot_s.push_back(tpot);
-      result_.tpot_cluster.push_back(live.cluster);
+    if (refused) {
+      result_.refuse(live.cluster);
+    } else {
+      result_.wait_s.push_back(live.admitted_s - live.arrival_s);
+      result_.prompt_tokens += live.prompt;
+      result_.add(live.arrival_s, live.first_token_s, now_, live.generated, live.cluster, settings_);
     }
-    result_.prompt_tokens += live.prompt;
-    result_.generated_tokens += live.generated;
-    const auto within = [](double value, double limit) { return limit == 0.0 || value <= limit; };
-    return within(ttft, settings_.limit_ttft_s) && within(tpot, settings_.limit_tpot_s);
+    if (watch_.end) watch_.end(live, refused);
   }
 
   const std::function<bool(io::Request&)>& next_;
@@ -156,6 +141,28 @@ int64_t percentile_of(const std::vector<double>& seconds, double p) {
 
 }  // namespace
 
+void ReplayResult::refuse(int64_t of_cluster) {
+  ++refused;
+  good.push_back(0.0);
+  good_cluster.push_back(of_cluster);
+}
+
+void ReplayResult::add(double arrival_s, double first_s, double last_s, int64_t tokens, int64_t of_cluster,
+                       const SchedulerSettings& limits) {
+  ttft_s.push_back(first_s - arrival_s);
+  cluster.push_back(of_cluster);
+  double tpot = 0.0;
+  if (tokens > 1) {
+    tpot = (last_s - first_s) / static_cast<double>(tokens - 1);
+    tpot_s.push_back(tpot);
+    tpot_cluster.push_back(of_cluster);
+  }
+  generated_tokens += tokens;
+  const auto within = [](double value, double limit) { return limit == 0.0 || value <= limit; };
+  good.push_back(within(ttft_s.back(), limits.limit_ttft_s) && within(tpot, limits.limit_tpot_s) ? 1.0 : 0.0);
+  good_cluster.push_back(of_cluster);
+}
+
 int64_t ReplayResult::running_percentile(double p) const { return percentile_of(running_s, p); }
 int64_t ReplayResult::peak_running() const { return largest_of(running_s); }
 int64_t ReplayResult::waiting_percentile(double p) const { return percentile_of(waiting_s, p); }
@@ -178,6 +185,16 @@ StepWork work_of(const StepPlan& plan, std::span<const RowAllocator::Kept> kept)
     }
   }
   return work;
+}
+
+std::function<bool(io::Request&)> in_turn(std::span<const io::Request> all,
+                                          const std::function<bool()>& stop) {
+  return [all, stop](io::Request& request) mutable {
+    if (all.empty() || (stop && stop())) return false;
+    request = all.front();
+    all = all.subspan(1);
+    return true;
+  };
 }
 
 ReplayResult replay(const std::function<bool(io::Request&)>& next, RowAllocator& rows,

@@ -37,12 +37,18 @@ struct ReplayResult : Scheduler::Counts {
   StepSeconds times;         // all steps
   Timeline timeline;
 
+  void refuse(int64_t of_cluster);
+  // Adds a request that was served, and whether it is good.
+  void add(double arrival_s, double first_s, double last_s, int64_t tokens, int64_t of_cluster,
+           const SchedulerSettings& limits);
   // The fewest sequences that ran at most for the share `p` of the time in which any did; in percent.
   int64_t running_percentile(double p) const;
   int64_t peak_running() const;
   // Likewise of those that waited.
   int64_t waiting_percentile(double p) const;
   int64_t peak_waiting() const;
+  // The share of the prompts' tokens that the prefix cache had.
+  double hit_rate() const { return static_cast<double>(found_tokens) / static_cast<double>(prompt_tokens); }
 };
 
 // The work of a step, whose sequences keep rows so (RowAllocator::kept()).
@@ -51,6 +57,9 @@ StepWork work_of(const StepPlan& plan, std::span<const RowAllocator::Kept> kept)
 // The seconds that a step takes: StepTime's, or those of running it.
 using StepDriver = std::function<StepSeconds(const StepPlan& plan, const StepWork& work)>;
 
+// Gives these requests one after another, until `stop` says so.
+std::function<bool(io::Request&)> in_turn(std::span<const io::Request> all,
+                                          const std::function<bool()>& stop = {});
 // `next` gives the requests in the order of arrival; false at the end.
 ReplayResult replay(const std::function<bool(io::Request&)>& next, RowAllocator& rows,
                     const StepDriver& driver, const SchedulerSettings& settings, const Watch& watch = {},

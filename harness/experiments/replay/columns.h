@@ -6,10 +6,11 @@
 
 #include "harness/config/config.h"
 #include "harness/experiments/requests.h"
-#include "harness/experiments/serving_columns.h"
 #include "harness/io/bytes.h"
 
 namespace kv::experiments {
+
+using planner::kHitRateAtAny;
 
 inline constexpr auto kMachine =
     results::TextColumn{"machine", "", "memory of the machine, as written in the config"}.axis(
@@ -24,33 +25,6 @@ inline constexpr auto kStepTokens =
 inline constexpr auto kPreempt =
     results::TextColumn{"preempt", "", "treatment of a preempted sequence's rows: recompute or swap"}.one_of(
         "recompute swap");
-inline constexpr results::NumberColumn kDistinctShare{
-    "distinct_share", "1", "prompt blocks that no earlier request had / all, if blocks have ids"};
-inline constexpr auto kClusters =
-    results::TextColumn{"clusters", "",
-                        "units that the bootstrap of intervals draws: sessions, or minutes of arrival if the "
-                        "trace has no sessions"}
-        .one_of("sessions minutes");
-inline constexpr results::IntegerColumn kClusterCount{
-    "cluster_count", "",
-    "number of sessions or minutes that intervals are drawn from; fewer than 5 give no interval"};
-inline constexpr results::IntegerColumn kSwappedTokens{"swapped_tokens", "tokens",
-                                                       "rows moved over the link and back"};
-inline constexpr results::NumberColumn kHitRateCurve{
-    "hit_rate_curve", "1",
-    "share of blocks found by a prefix cache of room_bytes with least-recently-used eviction, requests one "
-    "after another"};
-inline constexpr results::NumberColumn kHitRateAtAny{"hit_rate_at_any", "1",
-                                                     "share of blocks found by a prefix cache without limit"};
-inline constexpr auto kCountsFrom =
-    results::TextColumn{"counts_from", "", "computed: counted by the caches' own allocators, without rows"}
-        .one_of("computed");
-inline constexpr results::NumberColumn kClockBeyondShare{
-    "clock_beyond_share", "1", "share of the steps' time in steps beyond the clock's measured cells"};
-inline constexpr results::NumberColumn kClockAssumedShare{
-    "clock_assumed_share", "1", "share of the steps' time that comes from the rates of a stated machine"};
-inline constexpr auto kGoodShare = results::estimate<"good_share">(
-    "1", "good requests / all, refused ones included", "95 % interval (bootstrap over clusters)");
 inline constexpr auto kReplayColumns = results::column_list(
     kArrivals, kMachine, kWeightsHeldBytes, kRoomBytes, kStepTokens, kPreempt, kRequests, kTraceS,
     kPromptP50Tokens, kPromptP99Tokens, kOutputP50Tokens, kOutputP99Tokens, kDistinctShare, kClusters,
@@ -66,19 +40,15 @@ inline constexpr results::IntegerColumn kCapacityBytes{"capacity_bytes", "bytes"
                                                        "size of capacity_blocks blocks of this variant"};
 inline const results::Table kHits{
     "hits.csv",
-    [] {
-      results::ColumnList columns{&results::kCell, &results::kVariant, &results::kBatch, &results::kSeqLen,
-                                  &kCapacityBytes};
-      columns.insert(columns.end(), planner::kHitColumns.begin(), planner::kHitColumns.end());
-      columns.push_back(&results::kHost);
-      return columns;
-    }(),
+    {&results::kCell, &results::kVariant, &results::kBatch, &results::kSeqLen, &kCapacityBytes,
+     &planner::kBlockTokens, &planner::kCapacityBlocks, &planner::kHitRate, &planner::kBeladyHitRate,
+     &planner::kHitRateAtAny, &results::kHost},
     &kHitRateCurve};
 
 // The source of a step's time: the cells of a results folder, and the rates of a stated machine, 0 if not stated.
 struct ClockConfig {
   std::string measured;
-  double read_gbps = 0.0, flops = 0.0, link_gbps = 0.0;
+  planner::Device rates = {};
 };
 
 inline constexpr double kMostRate = 1e30;
@@ -89,13 +59,13 @@ inline ClockConfig read_clock(config::Section& section, const std::string& key, 
   const bool given = section.has(key);
   config::Section device = section.section(key);
   ClockConfig clock{.measured = device.text("measured", ""),
-                    .read_gbps = device.number("read_gbps", 0.0, 1e-9, kMostRate),
-                    .flops = device.number("flops", 0.0, 1e-9, kMostRate),
-                    .link_gbps = device.number("link_gbps", 0.0, 1e-9, kMostRate)};
+                    .rates = {.read_gbps = device.number("read_gbps", 0.0, 1e-9, kMostRate),
+                              .flops = device.number("flops", 0.0, 1e-9, kMostRate),
+                              .link_gbps = device.number("link_gbps", 0.0, 1e-9, kMostRate)}};
   if (!given) return fallback;
   device.refuse_the_rest();
-  const bool stated = clock.read_gbps > 0.0 && clock.flops > 0.0;
-  if (!stated && (clock.measured.empty() || clock.read_gbps > 0.0 || clock.flops > 0.0))
+  const bool stated = clock.rates.read_gbps > 0.0 && clock.rates.flops > 0.0;
+  if (!stated && (clock.measured.empty() || clock.rates.read_gbps > 0.0 || clock.rates.flops > 0.0))
     section.fail(key,
                  "needs read_gbps and flops, as in {read_gbps = 1008, flops = 165e12}, or measured = "
                  "\"FOLDER\", the results of a run");
@@ -144,8 +114,8 @@ inline void check_replay_keys(const config::Section& own, const config::Experime
   if (has_prefix && !drawn) own.fail("prefix", "applies to drawn requests only, not to a trace");
   if (r[kShareKey] > 0 && drawn && !has_prefix)
     own.fail("share", "needs a trace with ids of blocks, or drawn requests with a prefix in common");
-  if (r[kPreemptKey] == "swap" && r[kClockKey].link_gbps == 0.0)
-    own.fail("preempt", "moves rows over a link: give link_gbps in device");
+  if (r[kPreemptKey] == "swap" && r[kClockKey].rates.link_gbps == 0.0)
+    own.fail("preempt", planner::kSwapNeedsLink);
   if (drawn && !has_prefix && !r[kPrefixBlocksKey].empty())
     own.fail("prefix_blocks", "needs a trace with ids of blocks, or drawn requests with a prefix in common");
 }

@@ -7,17 +7,17 @@
 
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
+#include "harness/experiments/reading_run.h"
 #include "harness/experiments/replay/columns.h"
 #include "harness/experiments/requests.h"
 #include "harness/experiments/trial.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/io/bytes.h"
 #include "harness/io/paths.h"
-#include "harness/math/clusters.h"
-#include "harness/math/stats.h"
 #include "harness/measure/time_columns.h"
 #include "harness/planner/served_clock.h"
 #include "harness/planner/serving_plan.h"
+#include "harness/planner/serving_row.h"
 #include "harness/results/cell_columns.h"
 #include "harness/results/table.h"
 
@@ -25,10 +25,6 @@ namespace kv::experiments {
 namespace {
 
 constexpr int64_t kDrawnRequests = 2000;
-
-[[noreturn]] void refuse_config(const measure::SweepPoint& point, const std::string& what) {
-  throw std::invalid_argument(point.config->path + ": [replay] " + what);
-}
 
 int64_t machine_bytes(const measure::SweepPoint& point) {
   return io::parse_bytes(point.axes[kMachine], "replay.memory");
@@ -107,41 +103,28 @@ planner::StepDriver clock_of(const measure::SweepPoint& point, const ClockCells&
   if (!c.measured.empty()) {
     steps.emplace(cells.steady, g, variant, c.measured);
     row[kClockResidual] = steps->residual();
-    if (c.read_gbps == 0.0 && !(steps->whole_steps() && steps->has_prompts()))
+    if (c.rates.read_gbps == 0.0 && !(steps->whole_steps() && steps->has_prompts()))
       throw std::invalid_argument(c.measured + " has no times of " +
                                   (steps->whole_steps() ? "prompts" : "weights and prompts") + " with " +
                                   variant + ": give read_gbps and flops besides");
   }
-  return planner::StepTime(g, weights_bytes(point),
-                           {.read_gbps = c.read_gbps, .flops = c.flops, .link_gbps = c.link_gbps},
-                           std::move(steps));
+  return planner::StepTime(g, weights_bytes(point), c.rates, std::move(steps));
 }
 
 void check_replay(const measure::SweepPoint& point) {
   const config::Settings& r = settings_of(point);
-  if (r[kClockKey].read_gbps == 0.0 && r[kClockKey].measured.empty())
-    refuse_config(point,
-                  "needs a clock: device = {read_gbps = 1008, flops = 165e12} or {measured = \"FOLDER\"}");
-  if (weights_bytes(point) == 0)
-    refuse_config(point, "needs weights = \"16GB\": the size of those of '" + point.config->served.name +
-                             "' is not known");
-  if (weights_bytes(point) >= machine_bytes(point))
-    refuse_config(point, "memory " + point.axes[kMachine] + " has no room for caches: the weights take " +
-                             io::human_bytes(weights_bytes(point)));
   try {
+    const int64_t weights = weights_bytes(point);
+    planner::check_machine({"memory " + point.axes[kMachine], "weights = \"16GB\"",
+                            "device = {read_gbps = 1008, flops = 165e12} or {measured = \"FOLDER\"}"},
+                           weights > 0 ? io::human_bytes(weights) : "", machine_bytes(point) - weights,
+                           r[kClockKey].rates.read_gbps > 0.0 || !r[kClockKey].measured.empty());
     clock_cells(point);
-    planner::RequestSource source = requests_of(point, kDrawnRequests)();
-    io::Request first;
-    source.next(first);
     std::vector<int64_t> blocks = r[kPrefixBlocksKey];
     if (r[kShareKey] > 0) blocks.push_back(r[kShareKey]);
-    if (!blocks.empty() && first.prefix_ids.empty())
-      refuse_config(point, "prefix_blocks and share need a trace with ids of blocks, and '" + point.workload +
-                               "' has none");
-    for (const int64_t tokens : blocks) planner::BlockTree(tokens).nodes(first);
+    planner::check_blocks(requests_of(point, kDrawnRequests), blocks);
   } catch (const std::invalid_argument& e) {
-    if (std::string(e.what()).starts_with(point.config->path)) throw;
-    refuse_config(point, e.what());
+    throw std::invalid_argument(config_prefix(point) + e.what());
   }
 }
 
@@ -160,7 +143,7 @@ void plan_replay(measure::SweepPoint& point) {
     try {
       refuse(cell, planner::RowAllocator::unsupported(point.config->served, spec, room_of(point, 1)));
     } catch (const std::invalid_argument& e) {  // layers that do not exist
-      refuse_config(point, std::string("variants have a mistake: ") + e.what());
+      throw std::invalid_argument(config_prefix(point) + "variants have a mistake: " + e.what());
     }
     try {
       results::Row row;
@@ -171,48 +154,6 @@ void plan_replay(measure::SweepPoint& point) {
     }
     point.cells.push_back(std::move(cell));
   }
-}
-
-void set_percentile(results::Row& row, const results::Estimate& of, const std::vector<double>& values,
-                    const math::Clusters& clusters, double p, double unit) {
-  if (values.empty()) return;
-  const math::ConfidenceInterval interval = clusters.percentile_interval(values, p);
-  row.set(of, unit * math::percentile(values, p),
-          math::ConfidenceInterval{unit * interval.low, unit * interval.high});
-}
-
-// Sets facts about the requests before any is served.
-void set_facts(results::Row& row, const planner::TraceFacts& facts) {
-  set_requests(row, facts);
-  row[kClusters] = facts.sessions ? "sessions" : "minutes";
-  if (facts.hits.empty()) return;
-  const planner::HitRates& hits = facts.hits.front();
-  const auto blocks = static_cast<double>(hits.blocks());
-  row[kDistinctShare] = static_cast<double>(hits.distinct()) / blocks;
-  row[kHitRateAtAny] = static_cast<double>(hits.hits_at_any()) / blocks;
-}
-
-// Sets the clock's times and the measured share of them.
-void set_times(results::Row& row, const planner::ReplayResult& r) {
-  row[kTimesFrom] = r.times.from();
-  row[kClockBeyondShare] = r.times.computed / r.times.all();
-  row[kClockAssumedShare] = r.times.assumed / r.times.all();
-  row[kServedS] = r.seconds;
-  row[kServedTokensPerS] = static_cast<double>(r.generated_tokens) / r.seconds;
-  const math::Clusters served(r.cluster), further(r.tpot_cluster), all(r.good_cluster);
-  row[kClusterCount] = all.count();
-  set_percentile(row, kWaitP99S, r.wait_s, served, 99, 1);
-  set_percentile(row, kTtftP50S, r.ttft_s, served, 50, 1);
-  set_percentile(row, kTtftP99S, r.ttft_s, served, 99, 1);
-  set_percentile(row, kTpotP50Ms, r.tpot_s, further, 50, 1e3);
-  set_percentile(row, kTpotP99Ms, r.tpot_s, further, 99, 1e3);
-  double good = 0.0;
-  for (const double one : r.good) good += one;
-  const double rate = static_cast<double>(r.requests) / r.seconds;
-  const math::ConfidenceInterval share = all.mean_interval(r.good);
-  row.set(kGoodShare, good / static_cast<double>(r.requests), share);
-  row.set(kGoodputPerS, rate * *row[kGoodShare],
-          math::ConfidenceInterval{rate * share.low, rate * share.high});
 }
 
 class ReplayTrial : public Trial {
@@ -250,7 +191,7 @@ class ReplayTrial : public Trial {
   bool prepare_all(const Group& group) override { return Trial::prepare_all(group) && !control().stop(); }
 
   void serve(results::Row& row, const LayerSpecs& spec) {
-    set_facts(row, facts_);
+    planner::set_facts(row, facts_);
     planner::RowAllocator rows(point().config->served, spec, room_of(point(), facts_.typical));
     const config::Settings& r = settings();
     const planner::StepDriver clock = clock_of(point(), timed_, row);
@@ -267,27 +208,15 @@ class ReplayTrial : public Trial {
         {.step_tokens = *point().axes[kStepTokens], .swap = r[kPreemptKey] == "swap", .share_tokens = share});
     const planner::ReplayResult result = replay(next, rows, clock, settings);
     if (control().stop()) return;
-    if (result.refused == result.requests)
+    if (!planner::set_replay(row, result, rows, facts_))
       return results::fail(row, results::Status::kOutOfMemory, "no request fits, even alone");
     row[results::kStatus] = results::Status::kOk;
-    set_counts(row, result, rows);
-    row[kSwappedTokens] = result.swapped_tokens;
-    row[kCountsFrom] = "computed";
-    set_times(row, result);
-    if (share > 0)
-      row[kPrefixHitRate] =
-          static_cast<double>(result.found_tokens) / static_cast<double>(result.prompt_tokens);
+    if (share > 0) row[kPrefixHitRate] = result.hit_rate();
     add_curve(row, rows);
     results().add(kMoments, moment_rows(row, result.timeline));
   }
 
   void add_curve(results::Row& row, const planner::RowAllocator& rows) {
-    if (facts_.hits.empty()) return;
-    const planner::HitRates& hits = facts_.hits.front();
-    const double block = rows.payload_bytes(facts_.block_tokens.front());
-    row[kHitRateCurve] =
-        static_cast<double>(hits.hits(static_cast<int64_t>(static_cast<double>(rows.room_bytes()) / block))) /
-        static_cast<double>(hits.blocks());
     std::vector<results::Row> points;
     for (const results::Row& at : curve_) {
       results::Row& point = points.emplace_back(results::row_of(row));
@@ -295,7 +224,7 @@ class ReplayTrial : public Trial {
       point[kCapacityBytes] = static_cast<int64_t>(static_cast<double>(*at[planner::kCapacityBlocks]) *
                                                    rows.payload_bytes(*at[planner::kBlockTokens]));
     }
-    results().add(kHits, points);
+    if (!points.empty()) results().add(kHits, points);
   }
 
   const planner::OpenRequests open_;

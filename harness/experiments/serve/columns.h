@@ -1,7 +1,7 @@
-// The columns that serve alone writes; it shares those of serving_columns.h.
+// The columns that serve alone writes; it shares those of planner/serving_columns.h.
 #pragma once
 
-#include "harness/experiments/serving_columns.h"
+#include "harness/experiments/requests.h"
 #include "harness/planner/served_clock.h"
 
 namespace kv::experiments {

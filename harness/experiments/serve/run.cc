@@ -18,7 +18,7 @@
 #include "harness/experiments/written_columns.h"
 #include "harness/io/bytes.h"
 #include "harness/measure/timed_tasks.h"
-#include "harness/planner/scheduler.h"
+#include "harness/planner/serving_row.h"
 #include "variants/cache/prefill.h"
 
 namespace kv::experiments {
@@ -201,7 +201,7 @@ class ServeTrial : public Trial {
     results::Row& row = cell.result;
     const config::Settings& s = settings();
     Served& served = served_[&cell];
-    set_requests(row, facts_);
+    planner::set_requests(row, facts_);
     row[kTraceFile].clear();
     if (cell.peer.empty()) {
       served.setup = setup_of(cell);
@@ -289,9 +289,7 @@ class ServeTrial : public Trial {
     const planner::RowAllocator rows(geometry_of(served.setup.model->config()), served.setup.spec,
                                      served.setup.room);
     set_served(row, served.runs, rows);
-    if (served.setup.scheduler.share_tokens > 0)
-      row[kPrefixHitRate] = static_cast<double>(served.runs.front().result.found_tokens) /
-                            static_cast<double>(served.runs.front().result.prompt_tokens);
+    if (served.setup.scheduler.share_tokens > 0) row[kPrefixHitRate] = served.runs.front().result.hit_rate();
     set_replayed(row, served.setup, requests_, served.runs);
     results().add(kMoments, moment_rows(row, served.runs.front().result.timeline));
   }

@@ -83,7 +83,6 @@ ServerCell::ServerCell(measure::Cell& cell, const measure::SweepPoint& point)
 }
 
 ServedRun ServerCell::run(std::span<const ServedRequest> requests) {
-  const config::Settings& s = settings_of(point_);
   const nlohmann::json answers = process_
                                      .ask({{"do", "serve"},
                                            {"url", url_},
@@ -93,7 +92,7 @@ ServedRun ServerCell::run(std::span<const ServedRequest> requests) {
                                            {"tokenizer", point_.source->tokenizer()},
                                            {"requests", requests_json(requests)}})
                                      .at("answers");
-  const LimitConfig& limit = s[kLimitKey];
+  const planner::SchedulerSettings limits = with_limits(point_, {});
   ServedRun run;
   planner::ReplayResult& r = run.result;
   double first_sent = std::numeric_limits<double>::infinity();
@@ -101,19 +100,14 @@ ServedRun ServerCell::run(std::span<const ServedRequest> requests) {
     const nlohmann::json& answer = answers.at(i);
     ++r.requests;
     if (const std::string error = answer.at("error"); !error.empty()) {
-      ++r.refused;
-      r.good.push_back(0);
+      r.refuse(requests[i].request.session);
       if (error_.empty()) error_ = error;
       continue;
     }
     const double sent = answer.at("sent_s"), first = answer.at("first_s"), last = answer.at("last_s");
     const int64_t tokens = answer.value("tokens", answer.at("pieces").get<int64_t>());
     first_sent = std::min(first_sent, sent);
-    r.ttft_s.push_back(first - sent);
-    double tpot = 0.0;
-    if (tokens > 1) r.tpot_s.push_back(tpot = (last - first) / static_cast<double>(tokens - 1));
-    r.good.push_back(first - sent <= limit.ttft_s && tpot * 1e3 <= limit.tpot_ms ? 1 : 0);
-    r.generated_tokens += tokens;
+    r.add(sent, first, last, tokens, requests[i].request.session, limits);
     r.prompt_tokens += answer.value("prompt_tokens", static_cast<int64_t>(requests[i].prompt.size()));
     tells_hits_ &= answer.contains("cached");
     r.found_tokens += answer.value("cached", int64_t{0});

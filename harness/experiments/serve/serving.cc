@@ -5,7 +5,6 @@
 #include <numeric>
 #include <optional>
 
-#include "harness/experiments/requests.h"
 #include "harness/experiments/serve/columns.h"
 #include "harness/math/medians.h"
 #include "harness/measure/timing.h"
@@ -14,6 +13,7 @@
 #include "harness/model/ragged_model.h"
 #include "harness/model/sampling.h"
 #include "harness/model/step_parts.h"
+#include "harness/planner/serving_row.h"
 #include "variants/cache/compatibility.h"
 
 namespace kv::experiments {
@@ -125,15 +125,6 @@ class Serving : public planner::RowsMirror {
   measure::Stopwatch lap_;
 };
 
-// One after another, until `stop` says so.
-auto in_turn(const std::vector<io::Request>& all, const std::function<bool()>& stop) {
-  return [&all, &stop, next = size_t{0}](io::Request& request) mutable {
-    if (next == all.size() || (stop && stop())) return false;
-    request = all[next++];
-    return true;
-  };
-}
-
 // With ids by content where blocks are shared.
 std::vector<io::Request> to_schedule(const ServingSetup& setup, std::span<const ServedRequest> requests) {
   if (setup.scheduler.share_tokens > 0) return by_content(requests, setup.scheduler.share_tokens);
@@ -144,33 +135,21 @@ std::vector<io::Request> to_schedule(const ServingSetup& setup, std::span<const 
 
 using planner::ReplayResult;
 
-// A value of each run: its median, and the interval where the column has one.
-void set_median(results::Row& row, const auto& column, std::span<const ServedRun> runs, const auto& of) {
-  std::vector<double> values;
-  for (const ServedRun& run : runs) values.push_back(of(run));
-  row[column] = math::median(values);
-  if constexpr (requires { column.high; }) {
-    if (std::ranges::min(values) <= 0.0) return;  // goodput of a repetition in which no request was good
-    row.set(column, row[column], math::median_interval(values));
-  }
-}
-
-double percentile_of(const std::vector<double>& values, double p, double unit) {
-  return values.empty() ? 0.0 : unit * math::percentile(values, p);
-}
-auto ttft(double p) {
-  return [p](const ServedRun& run) { return percentile_of(run.result.ttft_s, p, 1.0); };
-}
-auto tpot(double p) {
-  return [p](const ServedRun& run) { return percentile_of(run.result.tpot_s, p, 1e3); };
-}
-double hit_rate(const ReplayResult& r) {
-  return static_cast<double>(r.found_tokens) / static_cast<double>(r.prompt_tokens);
-}
-double stepping_s(const ServedRun& run) {
+// A run's times in a row of its own, and shares of them where its steps are ours.
+results::Row times_of(const ServedRun& run) {
+  const ReplayResult& r = run.result;
+  results::Row row;
+  planner::set_times(row, r);
+  row[kRequestsPerS] = static_cast<double>(r.requests - r.refused) / r.seconds;
+  row[kTtftP90S] = math::percentile(r.ttft_s, 90);
+  if (!r.tpot_s.empty()) row[kTpotP90Ms] = 1e3 * math::percentile(r.tpot_s, 90);
+  if (run.steps.empty()) return row;
   double seconds = 0.0;
   for (const planner::ServedClock::Step& step : run.steps) seconds += step.seconds;
-  return seconds;
+  row[kProjectionsTimeShare] = run.projections_s / seconds;
+  row[kAttentionTimeShare] = run.attention_s / seconds;
+  row[kSchedulingTimeShare] = 1.0 - run.model_s / seconds;
+  return row;
 }
 
 }  // namespace
@@ -197,7 +176,7 @@ ServedRun serve(const ServingSetup& setup, std::span<const ServedRequest> reques
   const std::vector<io::Request> all = to_schedule(setup, requests);
   Serving serving(setup, requests, rows, step_s);
   return serving.finish(planner::replay(
-      in_turn(all, stop), rows,
+      planner::in_turn(all, stop), rows,
       [&](const planner::StepPlan& plan, const planner::StepWork& work) { return serving.step(plan, work); },
       setup.scheduler, {}, &serving));
 }
@@ -206,47 +185,43 @@ planner::ReplayResult replay_served(const ServingSetup& setup, std::span<const S
                                     const planner::StepDriver& driver) {
   planner::RowAllocator rows(geometry_of(setup.model->config()), setup.spec, setup.room);
   const std::vector<io::Request> all = to_schedule(setup, requests);
-  const std::function<bool()> never;
-  return planner::replay(in_turn(all, never), rows, driver, setup.scheduler);
+  return planner::replay(planner::in_turn(all), rows, driver, setup.scheduler);
 }
 
 void set_times(results::Row& row, std::span<const ServedRun> runs) {
+  std::vector<results::Row> each;
+  for (const ServedRun& run : runs) each.push_back(times_of(run));
   row[kServedTimes] = std::ssize(runs);
-  row[kTimesFrom] = "measured";
-  set_median(row, kServedS, runs, [](const ServedRun& run) { return run.result.seconds; });
-  set_median(row, kRequestsPerS, runs, [](const ServedRun& run) {
-    return static_cast<double>(run.result.requests - run.result.refused) / run.result.seconds;
-  });
-  set_median(row, kGoodputPerS, runs, [](const ServedRun& run) {
-    return std::reduce(run.result.good.begin(), run.result.good.end()) / run.result.seconds;
-  });
-  set_median(row, kServedTokensPerS, runs, [](const ServedRun& run) {
-    return static_cast<double>(run.result.generated_tokens) / run.result.seconds;
-  });
-  set_median(row, kTtftP50S, runs, ttft(50));
-  set_median(row, kTtftP90S, runs, ttft(90));
-  set_median(row, kTtftP99S, runs, ttft(99));
-  set_median(row, kTpotP50Ms, runs, tpot(50));
-  set_median(row, kTpotP90Ms, runs, tpot(90));
-  set_median(row, kTpotP99Ms, runs, tpot(99));
+  row[kTimesFrom] = each.front()[kTimesFrom];
+  const auto set_median = [&](const results::NumberColumn& column) {
+    std::vector<double> values;
+    for (const results::Row& one : each)
+      if (one[column]) values.push_back(*one[column]);
+    if (!values.empty()) row[column] = math::median(values);
+    return values;
+  };
+  for (const auto* column : {&kServedS, &kTtftP90S, &kTpotP90Ms, &kProjectionsTimeShare, &kAttentionTimeShare,
+                             &kSchedulingTimeShare})
+    set_median(*column);
+  for (const auto* of : {&kRequestsPerS, &kGoodputPerS, &kServedTokensPerS, &kTtftP50S, &kTtftP99S,
+                         &kTpotP50Ms, &kTpotP99Ms}) {
+    const std::vector<double> values = set_median(*of);
+    // Not for the goodput of a repetition in which no request was good.
+    if (!values.empty() && std::ranges::min(values) > 0.0)
+      row.set(*of, row[*of], math::median_interval(values));
+  }
 }
 
 void set_served(results::Row& row, std::span<const ServedRun> runs, const planner::RowAllocator& rows) {
   const ServedRun& first = runs.front();
   const ReplayResult& r = first.result;
-  set_counts(row, r, rows);
+  planner::set_counts(row, r, rows);
   set_times(row, runs);
   row[kRunningMean] = r.mean.running;
   row[kHeldMeanBytes] = r.mean.payload_bytes + r.mean.slack_bytes + r.mean.other_bytes + r.mean.cached_bytes;
   int64_t tokens = 0;
   for (const planner::ServedClock::Step& step : first.steps) tokens += step.work.tokens;
   row[kPaddingShare] = static_cast<double>(first.padding_tokens) / static_cast<double>(tokens);
-  set_median(row, kProjectionsTimeShare, runs,
-             [](const ServedRun& run) { return run.projections_s / stepping_s(run); });
-  set_median(row, kAttentionTimeShare, runs,
-             [](const ServedRun& run) { return run.attention_s / stepping_s(run); });
-  set_median(row, kSchedulingTimeShare, runs,
-             [](const ServedRun& run) { return 1.0 - run.model_s / stepping_s(run); });
 }
 
 void set_replayed(results::Row& row, const ServingSetup& setup, std::span<const ServedRequest> requests,
@@ -257,13 +232,10 @@ void set_replayed(results::Row& row, const ServingSetup& setup, std::span<const 
   clock.write(row);
   row[kClockResidual] = clock.residual(steps);
   const ReplayResult r = replay_served(setup, requests, clock);
-  row[kReplayTtftP50S] = percentile_of(r.ttft_s, 50, 1.0);
-  row[kReplayTtftP99S] = percentile_of(r.ttft_s, 99, 1.0);
-  row[kReplayTpotP50Ms] = percentile_of(r.tpot_s, 50, 1e3);
-  row[kReplayTpotP99Ms] = percentile_of(r.tpot_s, 99, 1e3);
-  row[kReplayServedS] = r.seconds;
   row[kReplayPreemptions] = r.preemptions;
-  if (setup.scheduler.share_tokens > 0) row[kReplayHitRate] = hit_rate(r);
+  if (setup.scheduler.share_tokens > 0) row[kReplayHitRate] = r.hit_rate();
+  results::Row replay;
+  planner::set_times(replay, r);
   std::vector<double> errors;
   using Replayed = std::pair<const results::NumberColumn*, const results::NumberColumn*>;
   for (const auto& [replayed, served] : {Replayed{&kReplayTtftP50S, &kTtftP50S},
@@ -271,7 +243,8 @@ void set_replayed(results::Row& row, const ServingSetup& setup, std::span<const 
                                          {&kReplayTpotP50Ms, &kTpotP50Ms},
                                          {&kReplayTpotP99Ms, &kTpotP99Ms},
                                          {&kReplayServedS, &kServedS}}) {
-    if (*row[*served] > 0.0) errors.push_back(std::abs(*row[*replayed] / *row[*served] - 1.0));
+    row[*replayed] = replay[*served];
+    if (row[*served] > 0.0) errors.push_back(std::abs(*row[*replayed] / *row[*served] - 1.0));
   }
   row[kReplayErrorP50] = math::median(errors);
   row[kReplayErrorMax] = *std::max_element(errors.begin(), errors.end());

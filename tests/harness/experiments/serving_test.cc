@@ -51,9 +51,9 @@ ServingSetup setup_of(const std::string& spec, int64_t tokens, const planner::Sc
 
 bool never() { return false; }
 
-// A room for so many rows of f32, steps of a millisecond.
-ServedRun served(const ServingSetup& setup, const std::vector<ServedRequest>& all) {
-  const ServedRun run = serve(setup, all, never, 1e-3);
+// Steps of a millisecond, or where `step_s` is 0 as long as they take.
+ServedRun served(const ServingSetup& setup, const std::vector<ServedRequest>& all, double step_s = 1e-3) {
+  const ServedRun run = serve(setup, all, never, step_s);
   EXPECT_EQ(run.failure, "");
   const AnswerCheck check = check_answers(setup, all, answers_alone(setup, all, never), run.answers);
   EXPECT_EQ(check.failure, "");
@@ -63,13 +63,15 @@ ServedRun served(const ServingSetup& setup, const std::vector<ServedRequest>& al
   size_t step = 0;
   const planner::ReplayResult again =
       replay_served(setup, all, [&](const planner::StepPlan&, const planner::StepWork& work) {
-        EXPECT_EQ(work.tokens, run.steps.at(step).work.tokens);
+        EXPECT_EQ(work, run.steps.at(step).work);
         return planner::StepSeconds{.measured = run.steps.at(step++).seconds};
       });
   EXPECT_EQ(step, run.steps.size());
   EXPECT_EQ(again.preemptions, run.result.preemptions);
   EXPECT_EQ(again.found_tokens, run.result.found_tokens);
+  EXPECT_EQ(again.wait_s, run.result.wait_s);
   EXPECT_EQ(again.ttft_s, run.result.ttft_s);
+  EXPECT_EQ(again.tpot_s, run.result.tpot_s);
   return run;
 }
 
@@ -133,6 +135,19 @@ TEST(Serving, RecomputesWhatItPreempts) {
     EXPECT_GT(run.result.preemptions, 0) << spec;
     EXPECT_GT(run.result.recomputed_tokens, 0) << spec;
     EXPECT_EQ(run.result.refused, 0) << spec;
+  }
+}
+
+// The requests come while steps run, whose times nobody knows before.
+TEST(Serving, HasTheScheduleOfAReplayOnTheWallsClock) {
+  auto all = requests();
+  for (ServedRequest& one : all) one.request.arrival_s /= 4;
+  for (const bool lockstep : {false, true}) {
+    ServingSetup setup =
+        setup_of("paged(block=16)/f16", 0,
+                 {.step_tokens = 64, .max_running = 8, .watermark = 0.0, .lockstep = lockstep});
+    setup.room.bytes = 150000;
+    EXPECT_GT(served(setup, all, 0.0).steps.size(), 40U);
   }
 }
 

@@ -86,15 +86,9 @@ SharedOutcome shared_replay(const std::vector<io::Request>& requests, int64_t by
     EXPECT_TRUE(out.served.insert(live.request).second) << "twice";
     EXPECT_EQ(live.generated, live.output);
   };
-  size_t at = 0;
-  out.result = replay(
-      [&](io::Request& request) {
-        if (at == requests.size()) return false;
-        request = requests[at++];
-        return true;
-      },
-      rows, StepTime(two_layers(), 1000000, {.read_gbps = 10.0, .flops = 1e12, .link_gbps = 1.0}), scheduler,
-      watch);
+  out.result = replay(in_turn(requests), rows,
+                      StepTime(two_layers(), 1000000, {.read_gbps = 10.0, .flops = 1e12, .link_gbps = 1.0}),
+                      scheduler, watch);
   EXPECT_EQ(out.served.size(), requests.size());
   EXPECT_EQ(rows.blocks_in_use(), 0) << "the cache has given all of it back";
   EXPECT_EQ(rows.unused_bytes(), 0.0);

@@ -105,14 +105,7 @@ Watched watched(const std::vector<io::Request>& requests, const std::string& spe
       EXPECT_EQ(live.rows, live.prompt + std::max<int64_t>(0, live.output - 1));
     }
   };
-  size_t at = 0;
-  out.result = replay(
-      [&](io::Request& request) {
-        if (at == requests.size()) return false;
-        request = requests[at++];
-        return true;
-      },
-      rows, StepTime(geometry(), 1000000, kDevice), scheduler, watch);
+  out.result = replay(in_turn(requests), rows, StepTime(geometry(), 1000000, kDevice), scheduler, watch);
   EXPECT_EQ(out.ended.size(), requests.size());
   EXPECT_EQ(out.result.requests, static_cast<int64_t>(requests.size()));
   EXPECT_EQ(out.result.refused, out.refused);
