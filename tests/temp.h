@@ -1,11 +1,9 @@
-// Files and folders that are removed when their objects are, and a full disk.
+// Files and folders that are removed when their objects are.
 #pragma once
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -41,26 +39,6 @@ class TempFile {
 
  private:
   const std::string path_ = temp_path().string();
-};
-
-// A disk that is full: no file of this process grows past so many bytes while this lives.
-class FullDisk {
- public:
-  explicit FullDisk(rlim_t bytes) : ignored_(std::signal(SIGXFSZ, SIG_IGN)) {
-    getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit little{bytes, before_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &little);
-  }
-  ~FullDisk() {
-    setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, ignored_);
-  }
-  FullDisk(const FullDisk&) = delete;
-  FullDisk& operator=(const FullDisk&) = delete;
-
- private:
-  rlimit before_{};
-  void (*ignored_)(int);
 };
 
 }  // namespace kv::test

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <limits>
 
+#include "tests/harness/io/full_disk.h"
 #include "tests/message_of.h"
 #include "tests/temp.h"
 #include "tests/variants/contract.h"

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "kernels/format/encoding.h"
+#include "tests/harness/io/full_disk.h"
 #include "tests/message_of.h"
 #include "tests/temp.h"
 #include "tests/variants/contract.h"

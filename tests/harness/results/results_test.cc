@@ -22,6 +22,7 @@
 #include "harness/io/paths.h"
 #include "harness/measure/benchmark_json.h"
 #include "harness/verify/metrics/list.h"
+#include "tests/harness/io/full_disk.h"
 #include "tests/message_of.h"
 #include "tests/temp.h"
 
