@@ -9,11 +9,11 @@
 namespace kv {
 
 // Empty if nothing is refused.
-template <class Call>
+template <class Error = std::invalid_argument, class Call>
 std::string message_of(Call call) {
   try {
     call();
-  } catch (const std::invalid_argument& e) {
+  } catch (const Error& e) {
     return e.what();
   }
   return "";

@@ -92,7 +92,7 @@ MUTANTS = [
     # Bytes
     Mutant(LEDGER, "count.peak_bytes = std::max(count.peak_bytes, count.current_bytes)", "count.peak_bytes = count.current_bytes", "ledger_test"),
     Mutant(LEDGER, "copied_bytes_ += static_cast<int64_t>(bytes)", "copied_bytes_ += 1", "ledger_test placement_test"),
-    Mutant(ACCOUNT, "result[results::kBytesSlack] = payload - in_memory", "result[results::kBytesSlack] = payload", "experiments_test cli_run_test"),
+    Mutant(ACCOUNT, "result[results::kBytesSlack] = payload - in_memory", "result[results::kBytesSlack] = payload", "experiments_test experiment_contract_test"),
     Mutant(ACCOUNT, "result[results::kBytesCopied] = copied - read_back_bytes_", "result[results::kBytesCopied] = copied", "experiments_test cli_run_test"),
     Mutant("harness/experiments/growth/run.cc", "row[results::kBytesSlack] = bytes[t].slack", "row[results::kBytesSlack] = bytes[t].payload", "cli_run_test"),
     Mutant("harness/experiments/growth/run.cc", "static_cast<int64_t>(t) + 1;", "static_cast<int64_t>(t);", "cli_run_test"),

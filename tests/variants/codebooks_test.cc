@@ -136,8 +136,7 @@ TEST_F(CodebooksInCaches, EveryHeadsRowsAreStoredByItsOwn) {
       drive(*cache, id, all, std::vector<int64_t>{30, 1, 9}, layer);
     expect_stored(*cache, id, all, c.k_bits, c.v_bits, c.raw_first, all.n - c.raw_last);
     const int64_t n = all.n;
-    EXPECT_EQ(ledger.payload().current_bytes + ledger.metadata().current_bytes,
-              predicted_bytes(specs, ModelShape(kBookShape, {}), {&n, 1}));
+    EXPECT_EQ(held_bytes(ledger), predicted_bytes(specs, ModelShape(kBookShape, {}), {&n, 1}));
   }
 }
 

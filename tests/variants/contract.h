@@ -264,6 +264,12 @@ inline Tokens slice(const CacheShape& shape, const Tokens& all, int64_t first, i
   return {n, cut(all.q, shape.q_heads), cut(all.k, shape.kv_heads), cut(all.v, shape.kv_heads)};
 }
 
+inline std::vector<int64_t> ones(int64_t n) { return std::vector<int64_t>(static_cast<size_t>(n), 1); }
+
+inline int64_t held_bytes(const memory::Ledger& ledger) {
+  return ledger.payload().current_bytes + ledger.metadata().current_bytes;
+}
+
 // One step with tokens [first, first + n) of `all` through a layer of a sequence; the outputs [q_heads, n, head_dim].
 inline std::vector<float> step(Cache& cache, SequenceId id, const Tokens& all, int64_t first, int64_t n,
                                int layer = 0) {

@@ -32,12 +32,6 @@ class Contract : public testing::TestWithParam<Spec> {};
 
 INSTANTIATE_TEST_SUITE_P(All, Contract, testing::ValuesIn(sampled(supported_specs())), test_name);
 
-std::vector<int64_t> ones(int64_t n) { return std::vector<int64_t>(static_cast<size_t>(n), 1); }
-
-int64_t held_bytes(const memory::Ledger& ledger) {
-  return ledger.payload().current_bytes + ledger.metadata().current_bytes;
-}
-
 // Each token that was kept is in the spans once.
 void expect_kept_in_spans(Cache& cache, SequenceId id, int64_t tokens) {
   for (int head = 0; head < cache.shape().kv_heads; ++head) {
@@ -187,52 +181,6 @@ TEST_P(Contract, ChunksAreCausal) {
     }
     EXPECT_LT(relative_l2(got, want), attention_tolerance(GetParam()));
   }
-}
-
-// The same bytes after a whole prompt, and after one token more.
-TEST_P(Contract, TheLedgerEqualsTheClosedFormAfterAPrompt) {
-  const CacheShape& shape = kShapes[1];
-  for (const int64_t prompt : {2, 47, 48, 49, 64, 65, 160}) {
-    const Tokens all = make_tokens(shape, prompt + 1, 9);
-    memory::Ledger ledger;
-    const auto cache = build_cache(GetParam(), shape, ledger);
-    const SequenceId id = cache->add_sequence();
-    for (const int64_t n : {prompt, int64_t{1}}) {
-      const int64_t first = cache->tokens(id, 0);
-      for (int layer = 0; layer < shape.layers; ++layer) step(*cache, id, all, first, n, layer);
-      const int64_t length = cache->tokens(id, 0);
-      ASSERT_EQ(held_bytes(ledger), predicted_bytes(GetParam(), shape, {&length, 1}, {&prompt, 1}))
-          << "prompt " << prompt << ", " << length << " tokens";
-    }
-  }
-}
-
-// Sequences of one batch, joining and leaving, never see each other.
-TEST_P(Contract, RaggedBatchesDoNotMix) {
-  const CacheShape& shape = kShapes[1];
-  const Tokens a = make_tokens(shape, 120, 21), b = make_tokens(shape, 120, 22),
-               c = make_tokens(shape, 120, 23);
-  const auto alone = [&](const Tokens& tokens, int64_t n) {
-    memory::Ledger ledger;
-    const auto cache = build_cache(GetParam(), shape, ledger);
-    return drive(*cache, cache->add_sequence(), slice(shape, tokens, 0, n), ones(n));
-  };
-  memory::Ledger ledger;
-  const auto cache = build_cache(GetParam(), shape, ledger);
-  const SequenceId ia = cache->add_sequence(), ib = cache->add_sequence();
-  drive(*cache, ia, slice(shape, a, 0, 70), ones(70));
-  drive(*cache, ib, slice(shape, b, 0, 5), ones(5));
-  cache->release(ia);
-  const SequenceId ic = cache->add_sequence();  // reuses what `a` left
-  drive(*cache, ic, slice(shape, c, 0, 33), ones(33));
-  const Tokens tb = slice(shape, b, 5, 1), tc = slice(shape, c, 33, 1);
-  std::vector<float> ob(tb.q.size()), oc(tc.q.size());
-  const StepInput both[] = {{ic, 1, tc.q.data(), tc.k.data(), tc.v.data(), oc.data()},
-                            {ib, 1, tb.q.data(), tb.k.data(), tb.v.data(), ob.data()}};
-  cache->step(0, both);
-  EXPECT_EQ(ob, alone(b, 6));
-  EXPECT_EQ(oc, alone(c, 34));
-  EXPECT_EQ(cache->tokens(ib, 0), 6);
 }
 
 // Running out of memory anywhere leaves every sequence as it was.

@@ -13,10 +13,6 @@ using namespace contract;
 constexpr int64_t kPrompt = 150;
 const CacheShape kShape{.q_heads = 4, .kv_heads = 2, .head_dim = 64, .max_tokens = 200};
 
-int64_t held(const memory::Ledger& ledger) {
-  return ledger.payload().current_bytes + ledger.metadata().current_bytes;
-}
-
 class EveryCodec : public testing::TestWithParam<const CodecEntry*> {};
 
 TEST_P(EveryCodec, ReadsAPromptInFullAndStoresItAlike) {
@@ -39,7 +35,7 @@ TEST_P(EveryCodec, ReadsAPromptInFullAndStoresItAlike) {
     const int64_t first = stored->tokens(a, 0);
     EXPECT_EQ(step(*full, b, all, first, n), step(*stored, a, all, first, n));
   }
-  EXPECT_EQ(held(ledgers[2]), held(ledgers[1]));
+  EXPECT_EQ(held_bytes(ledgers[2]), held_bytes(ledgers[1]));
   EXPECT_EQ(full->kernel().find(" of unstored rows") != std::string::npos, is_encoded) << full->kernel();
 }
 

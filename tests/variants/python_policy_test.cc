@@ -1,4 +1,5 @@
 // The retention `python` keeps what a policy in C++ keeps that scores tokens likewise.
+#include "tests/message_of.h"
 #include "tests/variants/retention_scene.h"
 
 namespace kv {
@@ -69,14 +70,11 @@ TEST(Python, IsCalledAtEachCut) {
 
 TEST(Python, MistakesAreOneLine) {
   const auto message = [](const char* spec) {
-    memory::Ledger ledger;
-    try {
+    return message_of<std::exception>([&] {
+      memory::Ledger ledger;
       const auto cache = build_cache(parse_spec(spec), kShape, ledger);
       drive(*cache, cache->add_sequence(), make_tokens(kShape, 99, 8), std::vector<int64_t>{99});
-    } catch (const std::exception& e) {
-      return std::string(e.what());
-    }
-    return std::string("none");
+    });
   };
   EXPECT_EQ(message("contiguous/python(fails,budget=40)"), "fails");
   EXPECT_EQ(message("contiguous/python(norm,budget=40,sinks=30,recent=10)"),

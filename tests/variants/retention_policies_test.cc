@@ -2,6 +2,7 @@
 // policy_replay_test holds against hand-made cases.
 #include <array>
 
+#include "tests/message_of.h"
 #include "tests/variants/retention_scene.h"
 
 namespace kv {
@@ -172,12 +173,7 @@ TEST(SnapKv, GivesMemoryBackAfterThePrompt) {
 TEST(SnapKv, SettingsThatDoNotFitAreRefused) {
   memory::Ledger ledger;
   const auto message = [&](const char* spec) {
-    try {
-      build_cache(parse_spec(spec), kShape, ledger);
-    } catch (const std::invalid_argument& e) {
-      return std::string(e.what());
-    }
-    return std::string("none");
+    return message_of([&] { build_cache(parse_spec(spec), kShape, ledger); });
   };
   EXPECT_EQ(message("contiguous/snapkv(budget=32,window=32)"),
             "snapkv: budget (32 rows) must be larger than window (32)");

@@ -13,7 +13,7 @@ using namespace retention_tests;
 bool is_prompted(const Spec& spec) { return retention_of(spec).cuts_prompt; }
 
 // Every retention that evicts, with every codec that it can be paired with.
-std::vector<Spec> evicting_specs(bool prompted) {
+std::vector<Spec> evicting_specs() {
   std::vector<Spec> specs;
   for (const auto* c : kCodecs)
     for (const std::string& codec : stage_forms(*c))
@@ -56,21 +56,19 @@ std::vector<Spec> evicting_specs(bool prompted) {
                                     "snapkv(budget=48,window=16,kernel=7,positions=cache)"}) {
         const Spec spec = parse_spec("contiguous/" + codec + "/" + retention);
         const bool typical = !rotates_at_read(spec) || codec == c->name;
-        if (!unsupported_reason(spec).empty() || !typical || is_prompted(spec) > prompted) continue;
-        // Groups need a longer window, and a chunk finds more of them encoded than its tokens would one by one.
+        if (!unsupported_reason(spec).empty() || !typical) continue;
+        // Groups need a longer window.
         const RowUnits units = codec_of(spec).make(spec.codec).units();
         const bool grouped = units.rows > 1 || units.waiting > 0,
                    longer = spec.retention.name == "ring" && spec.retention.rows("window", 1) > 24;
-        if (grouped == longer && (prompted || !grouped)) specs.push_back(spec);
+        if (grouped == longer) specs.push_back(spec);
       }
   return specs;
 }
 
 class Fp64 : public testing::TestWithParam<Spec> {};
-class Chunks : public testing::TestWithParam<Spec> {};
 
-INSTANTIATE_TEST_SUITE_P(All, Fp64, testing::ValuesIn(evicting_specs(true)), test_name);
-INSTANTIATE_TEST_SUITE_P(All, Chunks, testing::ValuesIn(evicting_specs(false)), test_name);
+INSTANTIATE_TEST_SUITE_P(All, Fp64, testing::ValuesIn(evicting_specs()), test_name);
 
 // How far the last answers in `out` are from those of attention over all rows.
 double change_by_eviction(const Policy& policy, const PolicyInput& input, std::span<const float> out) {
@@ -129,19 +127,6 @@ TEST_P(Fp64, AgreesOnEveryChoiceAndEveryAnswer) {
     }
     // The evicted rows mattered: full attention answers otherwise.
     EXPECT_GT(change_by_eviction(policy, input, seen.out), 1e-3) << family;
-  }
-}
-
-// The whole prefill in one step, and in odd chunks, says what single steps say.
-TEST_P(Chunks, LongerThanTheBudgetAreStillTokenByToken) {
-  const Tokens all = read_tokens("heavy", kShape, 200, 2);
-  const Observed ones = observe(GetParam(), kShape, all, prompt_then_ones(1, 200));
-  for (const std::vector<int64_t>& chunks :
-       {std::vector<int64_t>{200}, {23, 1, 25, 24, 100, 27}, {31, 33, 32, 104}}) {
-    const Observed seen = observe(GetParam(), kShape, all, chunks);
-    EXPECT_LT(contract::relative_l2(seen.out, ones.out), contract::attention_tolerance(GetParam()));
-    EXPECT_EQ(kept_at_end(seen), kept_at_end(ones));
-    EXPECT_EQ(kept_at_end(seen, 1), kept_at_end(ones, 1));
   }
 }
 

@@ -146,25 +146,30 @@ TEST(Selection, AllPagesAndAllRowsAreWhatAllReads) {
   }
 }
 
-TEST(Selection, ABudgetOfPagesIsReadWhereTheShareIsLess) {
-  for (const auto& [length, pages] : {std::pair{33, 3}, {96, 6}, {97, 6}, {320, 6}, {333, 6}}) {
-    Scene quest("contiguous/f16/quest(top=0.01,least=6)", length);
-    for (int head = 0; head < kGrouped.kv_heads; ++head) {
-      const std::vector<int64_t> read = quest.read(head);
-      EXPECT_EQ(std::ssize(read), (pages - 1) * 16 + (length - 1) % 16 + 1);
-      const auto of = quest.candidates(head, {{"page", 16}, {"top", 1}, {"least", 6}});
-      EXPECT_EQ(reference::miss_of(of, read, length).worst, 0.0);
-    }
-  }
-}
-
+// Pages that are read: at least the budget of them, the newest one, and the share of all rounded up.
 TEST(Selection, TheNewestPageIsReadAndTheShareIsRoundedUp) {
-  for (const auto& [length, pages] : {std::pair{16, 1}, {17, 1}, {160, 1}, {161, 2}, {320, 2}, {321, 3}}) {
-    const Scene quest("contiguous/f16/quest(top=0.1)", length);
+  struct Case {
+    int64_t top, least, length, pages;
+  };
+  for (const auto& [top, least, length, pages] : {Case{10, 1, 16, 1},
+                                                  {10, 1, 17, 1},
+                                                  {10, 1, 160, 1},
+                                                  {10, 1, 161, 2},
+                                                  {10, 1, 320, 2},
+                                                  {10, 1, 321, 3},
+                                                  {1, 6, 33, 3},
+                                                  {1, 6, 96, 6},
+                                                  {1, 6, 97, 6},
+                                                  {1, 6, 320, 6},
+                                                  {1, 6, 333, 6}}) {
+    Scene quest("contiguous/f16/quest(top=" + print_hundredths(top) + ",least=" + std::to_string(least) + ")",
+                length);
     for (int head = 0; head < kGrouped.kv_heads; ++head) {
       const std::vector<int64_t> read = quest.read(head);
       EXPECT_EQ(read.back(), length - 1);
       EXPECT_EQ(std::ssize(read), (pages - 1) * 16 + (length - 1) % 16 + 1);
+      const auto of = quest.candidates(head, {{"page", 16}, {"top", top}, {"least", least}});
+      EXPECT_EQ(reference::miss_of(of, read, length).worst, 0.0);
     }
   }
 }

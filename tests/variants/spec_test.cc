@@ -3,20 +3,14 @@
 
 #include <gtest/gtest.h>
 
-#include <stdexcept>
-
+#include "tests/message_of.h"
 #include "variants/list.h"
 
 namespace kv {
 namespace {
 
 std::string error_of(const std::string& text) {
-  try {
-    parse_spec(text);
-  } catch (const std::invalid_argument& e) {
-    return e.what();
-  }
-  return "no error";
+  return message_of([&] { parse_spec(text); });
 }
 
 TEST(Spec, WhatIsLeftOutHasItsDefault) {

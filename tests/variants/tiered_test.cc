@@ -1,13 +1,13 @@
 // tiered beyond the contract, at lengths where rows have gone to the second pool and to the file.
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <filesystem>
-#include <functional>
 
 #include "kernels/format/encoding.h"
+#include "tests/harness/io/full_disk.h"
+#include "tests/message_of.h"
+#include "tests/temp.h"
 #include "tests/variants/contract.h"
 
 namespace kv {
@@ -18,19 +18,15 @@ using namespace contract;
 constexpr CacheShape kShape{
     .layers = 1, .q_heads = 4, .kv_heads = 2, .head_dim = 32, .max_tokens = 3000, .max_sequences = 3};
 
-std::vector<int64_t> ones(int64_t n) { return std::vector<int64_t>(static_cast<size_t>(n), 1); }
-
 class Tiered : public testing::Test {
  protected:
-  void SetUp() override { std::filesystem::create_directories(folder_); }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   // At 1700 tokens: 2 chunks in the file, 1 warm, 1 hot.
   Spec spec(const std::string& codec = "f32", const std::string& settings = "hot=100,warm=400") const {
     return parse_spec("tiered(" + settings + ",dir=" + folder_ + ")/" + codec);
   }
 
-  const std::string folder_ = passing_path("tiered");
+  const test::TempFolder temp_;
+  const std::string folder_ = temp_.path().string();
   memory::Ledger ledger_;
   const Tokens all_ = make_tokens(kShape, 2000, 1);
 };
@@ -98,30 +94,16 @@ TEST_F(Tiered, ItsFileHasNoName) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
-  return "none";
-}
-
-// A limit on the size of files stands in for a full disk.
 TEST_F(Tiered, AFullDiskRefusesTheAppendAndLosesNothing) {
   const auto cache = build_cache(spec(), kShape, ledger_);
   const SequenceId id = cache->add_sequence();
   const int64_t n = 1011;  // the next token but one sends the first chunk to the file
   fill(*cache, id, all_, 0, n);
-  rlimit old;
-  getrlimit(RLIMIT_FSIZE, &old);
-  const auto ignore = std::signal(SIGXFSZ, SIG_IGN);
-  const rlimit small{4096, old.rlim_max};
-  setrlimit(RLIMIT_FSIZE, &small);
-  const std::string error = error_of([&] { step(*cache, id, all_, n, 1); });
-  setrlimit(RLIMIT_FSIZE, &old);
-  std::signal(SIGXFSZ, ignore);
-  EXPECT_EQ(error, "no room for 262144 more bytes in '" + folder_ + "': File too large");
+  {
+    const test::FullDisk full(4096);
+    EXPECT_EQ(message_of<std::runtime_error>([&] { step(*cache, id, all_, n, 1); }),
+              "no room for 262144 more bytes in '" + folder_ + "': File too large");
+  }
   EXPECT_EQ(cache->tokens(id, 0), n);
   EXPECT_EQ(ledger_.disk().current_bytes, 0);
   // With room again it goes on as if nothing had been.
@@ -151,7 +133,7 @@ TEST_F(Tiered, AFileThatWasCutIsAClearError) {
   const std::string file = open_file_in(std::filesystem::canonical(folder_));
   ASSERT_FALSE(file.empty());
   std::filesystem::resize_file(file, 5000);
-  EXPECT_EQ(error_of([&] { step(*cache, id, all_, n, 1); }),
+  EXPECT_EQ(message_of<std::runtime_error>([&] { step(*cache, id, all_, n, 1); }),
             "the file in '" + folder_ + "' is shorter than what was written to it");
   drive(*cache, short_one, slice(kShape, all_, 0, 100), ones(100));  // the others are not touched by it
   EXPECT_EQ(cache->tokens(short_one, 0), 100);
@@ -169,7 +151,7 @@ TEST_F(Tiered, AnIoErrorIsAClearErrorAndLosesNothing) {
   const int kept = dup(fd), broken = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
   ASSERT_GE(broken, 0);
   dup2(broken, fd);
-  EXPECT_EQ(error_of([&] { step(*cache, id, all_, n, 1); }),
+  EXPECT_EQ(message_of<std::runtime_error>([&] { step(*cache, id, all_, n, 1); }),
             "cannot read rows from the file in '" + folder_ + "': Input/output error");
   dup2(kept, fd);
   close(kept);

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 #include <list>
@@ -13,6 +11,7 @@
 
 #include "harness/claims/reproduce.h"
 #include "tests/message_of.h"
+#include "tests/temp.h"
 
 namespace kv {
 
@@ -20,13 +19,6 @@ namespace fs = std::filesystem;
 
 class Claims : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) / ("claims_test." + std::to_string(::getpid()) + "." +
-                                              testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   // Kept as long as the fixture: figures point into it.
   const claims::ClaimFile& load(const std::string& text) {
     std::ofstream(folder_ / "paper.toml") << "document = \"a paper\"\n" << text;
@@ -58,7 +50,7 @@ class Claims : public testing::Test {
     return "[[claim]]\nid = \"c\"\ntext = \"t\"\nwhere = \"w\"\nquote = \"q\"\n" + keys + "\n";
   }
 
-  fs::path folder_;
+  const test::TempFolder folder_;
   int runs_ = 0;
   std::list<std::vector<claims::ClaimFile>> files_;
 };

@@ -222,16 +222,9 @@ def test_a_value_that_the_residual_buffer_lost_is_named_once_it_is_encoded(tmp_p
     assert "K of token 2 reaches 100000, but f16, the residual buffer, holds only magnitudes below 65520" in done.stderr
 
 
-@pytest.mark.parametrize("args, parts", [
-    (["--variants", "concat;concat/f32"], ["'concat' twice"]),
-    (["--variants", "concat", "--prompt", "20"], ["--prompt 20", "19 tokens"]),
-    (["--variants", "concat", "--prompt", "-1"], ["--prompt"]),
-    (["--variants", "concat", "--isa", "avx9"], ["avx9"]),
-    pytest.param(["--variants", "concat", "--device", "cuda"], ["no GPU can be used"], marks=without_gpu),
-    (["--variants", "concat", "--out", "/proc/x"], ["/proc/x"]),
-])
-def test_eval_is_refused(dump, tmp_path, args, parts):
-    assert_refused(kvlab("eval", dump, *([] if "--out" in args else ["--out", tmp_path / "out"]), *args), *parts, out=tmp_path / "out")
+@without_gpu
+def test_eval_on_a_gpu_that_is_not_there_is_refused(dump, tmp_path):
+    assert_refused(evaluate(dump, tmp_path / "out", "concat", "--device", "cuda"), "no GPU can be used", out=tmp_path / "out")
 
 
 @pytest.mark.parametrize("size", [0, 500, 2000])

@@ -5,7 +5,6 @@
 #include "harness/experiments/growth/axes.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -15,6 +14,7 @@
 #include "harness/config/braces.h"
 #include "harness/experiments/list.h"
 #include "tests/message_of.h"
+#include "tests/temp.h"
 
 namespace kv {
 namespace {
@@ -23,13 +23,12 @@ namespace fs = std::filesystem;
 
 class ConfigFile : public testing::Test {
  protected:
-  void TearDown() override { fs::remove(path_); }
   config::Config load(const std::string& text, const config::Overrides& overrides = {}) const {
     std::ofstream(path_) << text;
     return experiments::load_config(path_, overrides);
   }
-  const std::string path_ =
-      (fs::temp_directory_path() / ("kvlab-config-" + std::to_string(getpid()) + ".toml")).string();
+  const test::TempFolder folder_;
+  const std::string path_ = folder_ / "config.toml";
 };
 
 const std::string kText = R"(

@@ -6,9 +6,6 @@
 // policy's, attention that is wrong.
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -19,6 +16,7 @@
 #include "harness/measure/time_columns.h"
 #include "harness/results/cell_columns.h"
 #include "kernels/format/encoding.h"
+#include "tests/temp.h"
 #include "variants/list.h"
 #include "variants/placement/placement.h"
 #include "variants/storage/host_storage.h"
@@ -118,13 +116,9 @@ std::string unattendable_reason(const cuda::Gpu*, bool, bool) { return ""; }
 
 namespace {
 
-namespace fs = std::filesystem;
-
 class BrokenVariants : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) / ("broken_variants_test." + std::to_string(::getpid()));
-    fs::create_directories(folder_);
     std::ofstream(folder_ / "test.toml")
         << "experiment = '" << GetParam() << "'\nthreads = 1\n"
         << "[model]\nq_heads = 4\nkv_heads = 2\nhead_dim = 32\n"
@@ -144,7 +138,6 @@ class BrokenVariants : public testing::TestWithParam<const char*> {
     }
     ASSERT_EQ(rows_.size(), 8u);
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   // Lines of samples.csv and growth.csv about this cell.
   int samples_of(const results::Row& row) const {
@@ -171,7 +164,7 @@ class BrokenVariants : public testing::TestWithParam<const char*> {
     EXPECT_EQ(samples_of(row), 0) << variant;
   }
 
-  fs::path folder_;
+  const test::TempFolder folder_;
   std::map<std::string, results::Row> rows_;
 };
 

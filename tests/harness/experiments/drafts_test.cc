@@ -1,22 +1,10 @@
 // Steps that verify drafts: what stays of them, what is left in the cache, and who cannot go back.
 #include "harness/measure/drafts.h"
-#include "harness/measure/time_columns.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-#include <map>
-
-#include "harness/experiments/driver.h"
-#include "harness/experiments/list.h"
-#include "harness/results/cell_columns.h"
 
 namespace kv::measure {
 namespace {
-
-namespace fs = std::filesystem;
 
 const workload::WorkloadShape kShape{.layers = 2, .q_heads = 4, .kv_heads = 2, .head_dim = 32};
 
@@ -96,41 +84,6 @@ TEST(Drafts, AreRefusedWhereRowsWereOverwritten) {
   EXPECT_NE(
       Scene("contiguous/f16/ring(window=24)").check().find("retention 'ring': a full cache overwrites rows"),
       std::string::npos);
-}
-
-// From the config to the columns.
-TEST(Drafts, AreTimedBesidePlainSteps) {
-  const fs::path folder = fs::path(testing::TempDir()) / ("drafts_test." + std::to_string(::getpid()));
-  fs::create_directories(folder);
-  std::ofstream(folder / "test.toml")
-      << "experiment = 'decode'\nthreads = 1\nmodel = { q_heads = 4, kv_heads = 2, head_dim = 32 }\n"
-         "sweep = { seq_len = 96, batch = 2, variants = ['contiguous', 'paged/f16', "
-         "'contiguous/f16/ring(window=24)'] }\n"
-         "measure = { repetitions = 2, steps = 24, cold_steps = 0, draft = 3, accept = 0.5 }\n";
-  const auto outcome = experiments::run_config(experiments::load_config((folder / "test.toml").string(), {}),
-                                               {.out = folder / "out",
-                                                .resume = false,
-                                                .stop = [] { return false; },
-                                                .note = [](const std::string&) {},
-                                                .progress = [](auto&&...) {}});
-  std::map<std::string, results::Row> rows;
-  for (const results::Row& row : outcome.cells)
-    if (!results::is_aa_test(row)) rows[row[results::kVariant]] = row;
-  fs::remove_all(folder);
-  for (const char* variant : {"contiguous", "paged/f16"}) {
-    const results::Row& row = rows.at(variant);
-    EXPECT_EQ(row[results::kStatus], results::Status::kOk) << row[results::kReason];
-    EXPECT_EQ(row[kDraftTokens], 3);
-    EXPECT_EQ(row[kDraftRefused], "");
-    ASSERT_TRUE(row[kDraftStepP50Us] && row[kDraftStaysMean] && row[kDraftRatioP50]);
-    EXPECT_GT(*row[kDraftStaysMean], 1.0);
-    EXPECT_LT(*row[kDraftStaysMean], 4.0);
-    EXPECT_GT(*row[kDraftStepP50Us], 0.0);
-  }
-  const results::Row& ring = rows.at("contiguous/f16/ring(window=24)");
-  EXPECT_EQ(ring[results::kStatus], results::Status::kOk) << ring[results::kReason];
-  EXPECT_NE(ring[kDraftRefused].find("retention 'ring'"), std::string::npos);
-  EXPECT_FALSE(ring[kDraftStepP50Us]);
 }
 
 }  // namespace

@@ -85,9 +85,9 @@ TEST_F(EmbeddedModel, FewerBitsDoMoreAndChannelsSpareK) {
       << "scales per token are worse for K, and not by chance";
 }
 
-// The data README's recall protocol: NumPy's random ids, 64 of them again `distance` later.
-measure::Passages numpy_recall(int64_t distance) {
-  const experiments::Recall recall{.distance = distance, .passage = 64};
+// The data README's recall protocol: NumPy's random ids, `passage` of them again `distance` later.
+measure::Passages numpy_recall(int64_t distance, int64_t passage = 64) {
+  const experiments::Recall recall{.distance = distance, .passage = passage};
   std::vector<int> ids;
   for (uint32_t seed = 0; seed < 8; ++seed) {
     const std::vector<int> drawn = test::NumpyRandom(seed).integers(3, 512, 1025);
@@ -110,6 +110,9 @@ TEST_F(EmbeddedModel, AWindowShorterThanTheDistanceForgets) {
     EXPECT_NEAR(summary(got[1], p).loss, want.window256, 0.0006);
     EXPECT_NEAR(summary(got[2], p).loss, want.window64, 0.0006);
   }
+  const measure::Passages far = numpy_recall(500, 400);
+  EXPECT_NEAR(summary(measure::read_specs(model_, far, {}, parsed({"contiguous"}))[0], far).loss, 0.047,
+              0.0006);
 }
 
 TEST_F(EmbeddedModel, GreedyTextsPartWhereTheCacheSaysSo) {

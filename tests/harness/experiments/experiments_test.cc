@@ -1,8 +1,6 @@
 // The budget and checkpoint experiments end to end on tiny shapes, the check of evictions, and the page of pairs.
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
 #include <array>
 #include <cmath>
 #include <filesystem>
@@ -24,7 +22,7 @@
 #include "harness/verify/error_columns.h"
 #include "harness/verify/policy_check.h"
 #include "harness/workload/recorded_workload.h"
-#include "tests/message_of.h"
+#include "tests/temp.h"
 
 namespace kv {
 namespace {
@@ -50,13 +48,6 @@ TEST(SweepPoint, WithoutAWorkloadHasCells) {
 // Runs a config in a folder of its own, which is gone afterwards.
 class Experiments : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) / ("experiments_test." + std::to_string(::getpid()) + "." +
-                                              testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   config::Config config(const std::string& text) {
     std::ofstream(folder_ / "test.toml")
         << text << "threads = 1\n[model]\nq_heads = 4\nkv_heads = 2\nhead_dim = 32\n";
@@ -77,7 +68,7 @@ class Experiments : public testing::Test {
     return rows;
   }
 
-  fs::path folder_;
+  const test::TempFolder folder_;
 };
 
 TEST_F(Experiments, BudgetHoldsErrorsAgainstBytes) {

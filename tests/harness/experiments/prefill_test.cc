@@ -1,7 +1,6 @@
 // The prefill and batch experiments: right answers in every arm, the laws that workspace follows, and waste
 // that can be counted by hand.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -18,18 +17,13 @@
 #include "harness/results/cell_columns.h"
 #include "harness/verify/error_columns.h"
 #include "harness/verify/reference/attention.h"
-#include "tests/message_of.h"
+#include "tests/temp.h"
 
 namespace kv {
 namespace {
 
-namespace fs = std::filesystem;
-
 class Experiment : public testing::Test {
  protected:
-  void SetUp() override { fs::create_directories(folder_); }
-  void TearDown() override { fs::remove_all(folder_); }
-
   config::Config load(const std::string& text) {
     std::ofstream(folder_ / "config.toml") << "threads = 1\n" << text;
     return experiments::load_config((folder_ / "config.toml").string(), {});
@@ -42,10 +36,7 @@ class Experiment : public testing::Test {
     options.progress = [](int, int, const std::string&, double, double) {};
     return experiments::run_config(load(text), options).cells;
   }
-  const fs::path folder_ =
-      fs::temp_directory_path() /
-      ("kvlab_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) + "_" +
-       std::to_string(::getpid()));
+  const test::TempFolder folder_;
 };
 
 std::string prefill_config(const std::string& variants, const std::string& more = "") {
@@ -286,8 +277,7 @@ TEST(RequestLengths, AreDrawnAsWritten) {
 }
 
 TEST(RequestLengths, ComeFromTraces) {
-  const fs::path folder = fs::temp_directory_path() / ("kvlab_traces_" + std::to_string(::getpid()));
-  fs::create_directories(folder);
+  const test::TempFolder folder;
   std::ofstream(folder / "a.csv")
       << "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.98,374,44\n";
   std::ofstream(folder / "m.jsonl")
@@ -304,7 +294,6 @@ TEST(RequestLengths, ComeFromTraces) {
   EXPECT_EQ(draw("cut.csv"), (std::vector<int64_t>{7, 7}));
   EXPECT_THROW(draw("bad.jsonl"), std::invalid_argument);
   EXPECT_THROW(draw("absent.csv"), std::invalid_argument);
-  fs::remove_all(folder);
 }
 
 }  // namespace

@@ -123,22 +123,5 @@ TEST_F(Stream, PlacesInTheCacheKnowNoTrainedContext) {
       << "30 positions were trained";
 }
 
-TEST(SlidingWindow, IsLeftToTheRetention) {
-  const test::TempFolder folder;
-  test::TinyHuggingFace(nlohmann::json{{"model_type", "mistral"}, {"sliding_window", 6}})
-      .write(folder.path());
-  const model::Model model(folder.path().string());
-  memory::Ledger ledger;
-  const CacheShape shape = cache_shape(model.config(), 1, 20);
-  const auto full = build_cache(parse_spec("contiguous"), shape, ledger);
-  EXPECT_TRUE(test::contains(test::refusal([&] { model::CachedModel(model, *full, 1); }),
-                             "'contiguous' shows it all 20; give the layer ring(window=6)"));
-  const auto ring = build_cache(parse_spec("contiguous/ring(window=6)"), shape, ledger);
-  const std::vector<int> ids = {1, 5, 3, 2, 9, 12, 0, 7, 7, 4, 11, 8};
-  const std::vector<float> got = model::CachedModel(model, *ring, 1).step(ids, 12),
-                           want = model.forward(ids, 0, model::full_attention(model.config()));
-  for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-4);
-}
-
 }  // namespace
 }  // namespace kv

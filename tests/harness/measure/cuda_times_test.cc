@@ -1,6 +1,5 @@
 // A GPU's times in results, on the shim, where each launch takes a microsecond of the GPU's own time.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -21,9 +20,7 @@ namespace {
 // Runs a config's sweep points on the shim; has their rows and samples.csv.
 struct Measured {
   explicit Measured(const std::string& toml) {
-    const std::filesystem::path folder = testing::TempDir() + "cuda_times_" + std::to_string(::getpid());
-    std::filesystem::remove_all(folder);
-    std::filesystem::create_directories(folder);
+    const test::TempFolder folder;
     std::ofstream(folder / "run.toml") << toml;
     const config::Config config = experiments::load_config((folder / "run.toml").string(), {});
     auto shim = std::make_unique<test::SimtGpu>();
@@ -39,7 +36,6 @@ struct Measured {
     std::stringstream text;
     text << file.rdbuf();
     samples = text.str();
-    std::filesystem::remove_all(folder);
   }
   test::SimtGpu* gpu;
   std::optional<memory::RunContext> context;
@@ -90,14 +86,14 @@ TEST(CudaTimes, WithoutColdStepsThereIsNoBandwidth) {
 }
 
 TEST(CudaTimes, APeersAttentionIsTimedByTheGpusClock) {
-  const std::filesystem::path home = testing::TempDir() + "cuda_peers_" + std::to_string(::getpid());
-  const std::filesystem::path source = KVLAB_SOURCE_DIR, peers = home / "harness" / "peers";
+  const test::TempFolder home;
+  const std::filesystem::path source = KVLAB_SOURCE_DIR, peers = home / "harness/peers";
   std::filesystem::create_directories(peers);
   std::filesystem::copy(source / "harness" / "peers" / "serve.py", peers);
   std::filesystem::copy(source / "tests" / "harness" / "cli" / "fake_peer.py", peers / "fake.py");
   std::ofstream(peers / "host.py") << "# /// script\n# [tool.kvlab.formats]\n"
                                       "# f32 = { stored = \"f32\", tolerance = 1e-5 }\n# ///\nNEEDS = []\n";
-  setenv("KVLAB_HOME", home.c_str(), 1);
+  setenv("KVLAB_HOME", home.path().c_str(), 1);
   // The fake engine computes with NumPy.
   setenv("KVLAB_PEERS_PYTHON", KVLAB_SOURCE_DIR "/.venv/bin/python", 1);
   const Measured run(
@@ -106,7 +102,6 @@ TEST(CudaTimes, APeersAttentionIsTimedByTheGpusClock) {
       "[sweep]\nvariants = [\"contiguous\"]\npeers = [\"fake/f32\", \"host\"]\nseq_len = 40\n"
       "[measure]\nrepetitions = 2\nsteps = 2\ncold_steps = 3\nretries = 0\naa_test = false\n");
   unsetenv("KVLAB_HOME");
-  std::filesystem::remove_all(home);
   ASSERT_EQ(run.rows.size(), 3u);
   const results::Row& row = run.rows[1];
   ASSERT_EQ(row[results::kStatus], results::Status::kOk) << row[results::kReason];

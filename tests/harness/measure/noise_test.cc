@@ -3,11 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
 #include <vector>
+
+#include "tests/temp.h"
 
 namespace kv {
 namespace {
@@ -15,7 +13,8 @@ namespace {
 namespace fs = std::filesystem;
 
 TEST(Noise, CpuTimeIsThatOfTheFirstLine) {
-  const fs::path stat = fs::temp_directory_path() / ("kvlab-stat-" + std::to_string(getpid()));
+  const test::TempFolder folder;
+  const fs::path stat = folder / "stat";
   std::ofstream(stat) << "cpu  10 2 30 400 50 6 7 80 9 1\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
   const auto time = measure::cpu_time(stat);
   ASSERT_TRUE(time);
@@ -68,7 +67,8 @@ TEST(Noise, WaitsReplaceTheShareOfOthers) {
 }
 
 TEST(Noise, WaitsAreThoseOfAllThreads) {
-  const fs::path tasks = fs::temp_directory_path() / ("kvlab-tasks-" + std::to_string(getpid()));
+  const test::TempFolder folder;
+  const fs::path tasks = folder / "tasks";
   fs::create_directories(tasks / "1");
   fs::create_directories(tasks / "2");
   std::ofstream(tasks / "1" / "schedstat") << "100 5000000000 3\n";

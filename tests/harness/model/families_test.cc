@@ -97,24 +97,6 @@ TEST(Families, ATextModelInsideAnotherIsFound) {
   }
 }
 
-TEST(Families, LayersAreAsTheConfigNamesThem) {
-  const TempFolder folder;
-  test::family_model("gemma3").write(folder.path());
-  const model::ModelConfig c = model::Model(folder.path().string()).config();
-  ASSERT_EQ(c.kinds.size(), 4u);
-  for (const int layer : {0, 1, 3}) {
-    EXPECT_EQ(c.kinds[static_cast<size_t>(layer)].kind, "sliding");
-    EXPECT_EQ(c.window(layer), 8);
-    EXPECT_EQ(c.rope_of(layer).theta, 100);
-    EXPECT_EQ(c.rope_of(layer).factor, 1);
-  }
-  EXPECT_EQ(c.kinds[2].kind, "full");
-  EXPECT_EQ(c.window(2), 0);
-  EXPECT_EQ(c.kinds[2].shares, -1);
-  EXPECT_EQ(c.rope_of(2).theta, 1e6);
-  EXPECT_EQ(c.rope_of(2).factor, 8);
-}
-
 // One reading serves tables and the forward pass: Llama's class has no windows, whatever a file says.
 TEST(Families, AKeyThatTheTypeIgnoresCountsNowhere) {
   TinyHuggingFace tiny = test::family_model("llama_saved");

@@ -194,30 +194,6 @@ std::string refusal_after(const TinyHuggingFace& tiny, Damage damage) {
   return refusal([&] { model::Model(folder.path().string()); });
 }
 
-TEST(HuggingFaceFolder, ConfigIsTheFiles) {
-  const TinyHuggingFace tiny(json{{"model_type", "mistral"}, {"sliding_window", 6}});
-  const TempFolder folder;
-  tiny.write(folder.path());
-  const model::ModelConfig c = model::Model(folder.path().string()).config();
-  EXPECT_EQ(c.head_dim(), 8);
-  EXPECT_EQ(c.dim, 24);
-  EXPECT_EQ(c.max_tokens, 40);
-  EXPECT_EQ(c.kinds.size(), 2u);
-  EXPECT_EQ(c.window(0), 6);
-  EXPECT_EQ(c.window(1), 6);
-  EXPECT_EQ(c.rope.theta, 500.0);
-  EXPECT_EQ(c.rope.pairs, RopePairs::kHalfSplit);
-}
-
-TEST(HuggingFaceFolder, ThetaOfNewerConfigsIsFound) {
-  TinyHuggingFace tiny;
-  tiny.config.erase("rope_theta");
-  tiny.config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 777.0}};
-  const TempFolder folder;
-  tiny.write(folder.path());
-  EXPECT_EQ(model::Model(folder.path().string()).config().rope.theta, 777.0);
-}
-
 TEST(HuggingFaceFolder, BadWeightsAreRefusedWithWhatAndWhere) {
   TinyHuggingFace tiny;
   tiny.tensors.erase("model.layers.1.mlp.up_proj.weight");

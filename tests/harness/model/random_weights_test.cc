@@ -158,6 +158,8 @@ TEST(RandomWeights, AreAllThatAFamilyHas) {
     EXPECT_EQ(got.classifier.data() == got.embedding.data(), want.classifier.data() == want.embedding.data())
         << name;
     EXPECT_EQ(got.config.score_cap, want.config.score_cap) << name;
+    for (int layer = 0; layer < want.config.layers; ++layer)
+      EXPECT_EQ(got.config.window(layer), want.config.window(layer)) << name;
     const model::Model model(std::move(got));
     const std::vector<int> ids = test::family_tokens();
     for (const float x : test::run_in_chunks(model, ids, ids.size()))
@@ -182,16 +184,6 @@ TEST(RandomWeights, OfExpertsAreReadWhereATokenGoes) {
                                config.at("intermediate_size").get<int64_t>() *
                                config.at("num_hidden_layers").get<int64_t>();
   EXPECT_EQ(bytes(2) - bytes(1), of_an_expert);
-}
-
-TEST(RandomWeights, LayersHaveTheWindowsOfTheConfig) {
-  json config = tiny();
-  config.update({{"model_type", "qwen2"},
-                 {"sliding_window", 16},
-                 {"layer_types", {"sliding_attention", "full_attention", "full_attention"}}});
-  const model::ModelWeights weights = make(config, WeightMatrix::Type::kBf16, 1, 1 << 30);
-  EXPECT_EQ(weights.config.window(0), 16);
-  EXPECT_EQ(weights.config.window(1), 0);
 }
 
 TEST(RandomWeights, AreRefusedInOneLine) {

@@ -67,13 +67,6 @@ std::string characters(const std::string& text, int64_t first, int64_t last) {
   return out;
 }
 
-std::vector<int> stored_ids(const std::string& name, size_t first, size_t n) {
-  const std::string bytes = test::read_all(data_path(name));
-  std::vector<uint16_t> ids(n);
-  std::memcpy(ids.data(), bytes.data() + first * sizeof(uint16_t), n * sizeof(uint16_t));
-  return {ids.begin(), ids.end()};
-}
-
 // A model with its tokenizer.
 struct Real {
   std::string folder;
@@ -165,33 +158,6 @@ TEST_F(RealModelSlow, Babyllama105OnGrimm) {
   const Loss loss = window_loss(real.model, real.encode(grimm), 30);
   EXPECT_EQ(loss.count, 7680);
   EXPECT_NEAR(loss.mean(), 2.0583, kDigits);
-}
-
-TEST_F(RealModelSlow, RecallModelOnBooks) {
-  const model::Model model(KVLAB_SOURCE_DIR "/configs/models/kvlab-recall-1m");
-  const auto perplexity = [&](const std::string& name, size_t first) {
-    return std::exp(window_loss(model, stored_ids(name, first, 8 * 1024 + 1), 8).mean());
-  };
-  EXPECT_NEAR(perplexity("text/grimms_fairy_tales.tok512.u16", 5000), 10.401, 0.0006);
-  EXPECT_NEAR(perplexity("text/alice_in_wonderland.tok512.u16", 0), 9.150, 0.0006);
-}
-
-// Tokens seen `gap` tokens ago are predicted again: the README's recall protocol.
-Loss recall_loss(const model::Model& model, size_t n, size_t gap) {
-  Loss loss;
-  for (uint32_t seed = 0; seed < 8; ++seed) {
-    std::vector<int> ids = test::NumpyRandom(seed).integers(3, 512, 1025);
-    std::copy_n(ids.begin() + 40, n, ids.begin() + static_cast<std::ptrdiff_t>(40 + gap));
-    add_loss(model, std::span(ids).first(40 + gap + n), loss, 40 + gap + 9);
-  }
-  return loss;
-}
-
-TEST_F(RealModelSlow, RecallModelCopiesFromFarBack) {
-  const model::Model model(KVLAB_SOURCE_DIR "/configs/models/kvlab-recall-1m");
-  EXPECT_NEAR(recall_loss(model, 64, 160).mean(), 1.732, 0.0006);
-  EXPECT_NEAR(recall_loss(model, 64, 320).mean(), 0.167, 0.0006);
-  EXPECT_NEAR(recall_loss(model, 400, 500).mean(), 0.047, 0.0006);
 }
 
 TEST(NumpyRandom, EqualsNumpy) {

@@ -5,12 +5,10 @@
 #include "harness/results/results_folder.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <csignal>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -24,7 +22,9 @@
 #include "harness/io/paths.h"
 #include "harness/measure/benchmark_json.h"
 #include "harness/verify/metrics/list.h"
+#include "tests/harness/io/full_disk.h"
 #include "tests/message_of.h"
+#include "tests/temp.h"
 
 namespace kv {
 namespace {
@@ -44,14 +44,6 @@ std::string text_of(double value) { return results::text_of(results::Number(valu
 
 class Results : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "kvlab-results-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    path_ = folder_ / "table.csv";
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   void write(const std::string& text) const { std::ofstream(path_, std::ios::binary) << text; }
   static std::string read(const fs::path& path) {
     std::ifstream file(path, std::ios::binary);
@@ -66,7 +58,8 @@ class Results : public testing::Test {
     return message_of([&] { parse(text); });
   }
 
-  fs::path folder_, path_;
+  const test::TempFolder folder_;
+  const fs::path path_ = folder_ / "table.csv";
 };
 
 TEST(Value, NumbersComeBack) {
@@ -253,33 +246,26 @@ TEST_F(Results, CsvOfAnotherRunOrVersionIsRead) {
   EXPECT_EQ(copied("cell,status,worth,count\na,ok,2,1\n"), kHeader + "a,1,2,ok,\n");
 }
 
-// A file size limit is a full disk that a test can have.
 TEST_F(Results, AppendTakesBackWhatDidNotFit) {
-  std::signal(SIGXFSZ, SIG_IGN);
   results::AppendFile file(path_);
   file.append("first\n");
-  rlimit before{};
-  getrlimit(RLIMIT_FSIZE, &before);
-  const rlimit little{10, before.rlim_max};
-  setrlimit(RLIMIT_FSIZE, &little);
-  EXPECT_THROW(file.append("second\n"), std::runtime_error);
-  setrlimit(RLIMIT_FSIZE, &before);
+  {
+    const test::FullDisk full(10);
+    EXPECT_THROW(file.append("second\n"), std::runtime_error);
+  }
   EXPECT_EQ(read(path_), "first\n");
   file.append("third\n");
   EXPECT_EQ(read(path_), "first\nthird\n");
 }
 
 TEST_F(Results, WriteWholeLeavesTheOldFileWhereTheDiskRefuses) {
-  std::signal(SIGXFSZ, SIG_IGN);
   results::write_whole(path_, "old\n");
-  rlimit before{};
-  getrlimit(RLIMIT_FSIZE, &before);
-  const rlimit little{10, before.rlim_max};
-  setrlimit(RLIMIT_FSIZE, &little);
-  EXPECT_THROW(results::write_whole(path_, "a longer new text\n"), std::runtime_error);
-  setrlimit(RLIMIT_FSIZE, &before);
+  {
+    const test::FullDisk full(10);
+    EXPECT_THROW(results::write_whole(path_, "a longer new text\n"), std::runtime_error);
+  }
   EXPECT_EQ(read(path_), "old\n");
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 1);
 }
 
 // Committed runs hold no column that their experiment does not declare, and no text that is none of the column's.

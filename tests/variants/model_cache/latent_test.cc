@@ -153,9 +153,7 @@ TEST_P(Latent, HoldsOneRowAToken) {
   const Tokens tokens = s.for_cache();
   for (int64_t n = 1; n <= s.n; ++n) {
     drive(*cache, id, slice(shape, tokens, n - 1, 1), std::array<int64_t, 1>{1});
-    ASSERT_EQ(ledger.payload().current_bytes + ledger.metadata().current_bytes,
-              predicted_bytes(spec_, shape, {&n, 1}))
-        << n;
+    ASSERT_EQ(held_bytes(ledger), predicted_bytes(spec_, shape, {&n, 1})) << n;
   }
   // Heads with K and V of their own, with one kv head, would take twice that.
   CacheShape both = shape;

@@ -3,11 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <numeric>
 #include <set>
-#include <stdexcept>
 
+#include "tests/message_of.h"
 #include "variants/cache/compatibility.h"
 #include "variants/list.h"
 #include "variants/model_cache/label.h"
@@ -17,17 +16,8 @@
 namespace kv {
 namespace {
 
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const std::invalid_argument& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
 std::string parse_error(const std::string& text) {
-  return error_of([&] { parse_layer_specs(text); });
+  return message_of([&] { parse_layer_specs(text); });
 }
 
 // The part of a message that stands over its caret.
@@ -233,11 +223,12 @@ TEST(LayerSpecs, APyramidsBudgetsFallOnALineAndAddUp) {
   EXPECT_EQ(resolved[0].spec.print(), "contiguous/pyramid(budget=96,window=16,beta=4,layers=2)");
   EXPECT_EQ(resolved[2].spec.print(), "contiguous/pyramid(budget=96,window=16,beta=4,layer=1,layers=2)");
   EXPECT_EQ(resolved[3].spec, resolved[0].spec);
-  EXPECT_EQ(error_of([&] { resolve(parse_layer_specs("contiguous/pyramid(budget=50)"), six, 1000); }),
+  EXPECT_EQ(message_of([&] { resolve(parse_layer_specs("contiguous/pyramid(budget=50)"), six, 1000); }),
             "pyramid: budget (50 rows) leaves the last layer no row beside its window (32): window + beta = "
             "52 rows would");
-  EXPECT_EQ(error_of([&] { resolve(parse_layer_specs("contiguous/pyramid(layer=3,layers=3)"), one, 1000); }),
-            "pyramid: layer (3) must be below layers (3)");
+  EXPECT_EQ(
+      message_of([&] { resolve(parse_layer_specs("contiguous/pyramid(layer=3,layers=3)"), one, 1000); }),
+      "pyramid: layer (3) must be below layers (3)");
 }
 
 // kvpress's PyramidKVPress: the first of four layers has 100 - 16 rows, the last 2 · 64 - 84, a third of 40 between each.
@@ -255,7 +246,7 @@ TEST(LayerSpecs, APyramidGivesWhatAShortPromptHasNotToItsLaterLayers) {
 
 TEST(LayerSpecs, WhatTheModelLacksIsRefusedWithWhatItHas) {
   const auto refused = [](const char* text, const std::vector<ModelLayer>& layers = gemma()) {
-    return error_of([&] { resolve(parse_layer_specs(text), layers, 100); });
+    return message_of([&] { resolve(parse_layer_specs(text), layers, 100); });
   };
   EXPECT_EQ(refused("contiguous + slidin:concat"),
             "spec: the model has no layers of kind 'slidin'; it has sliding (4 layers), full (2 layers); did "
@@ -277,7 +268,7 @@ TEST(LayerSpecs, WhatTheModelLacksIsRefusedWithWhatItHas) {
 
 TEST(LayerSpecs, LayersThatCannotBeAreRefused) {
   const auto refused = [](const std::vector<ModelLayer>& layers) {
-    return error_of([&] { resolve(parse_spec("contiguous"), layers, 100); });
+    return message_of([&] { resolve(parse_spec("contiguous"), layers, 100); });
   };
   EXPECT_NE(refused({{.kind = "sliding"}}).find("no window"), std::string::npos);
   EXPECT_NE(refused({{}, {.shares = 1}}).find("an earlier one"), std::string::npos);

@@ -100,10 +100,6 @@ ModelShape hybrid(const LinearShape& linear = kSmall) {
           linear};
 }
 
-int64_t held(const memory::Ledger& ledger) {
-  return ledger.payload().current_bytes + ledger.metadata().current_bytes;
-}
-
 TEST(LinearLayers, StatesFollowFP64) {
   memory::Ledger ledger;
   const auto cache = build_cache(parse_layer_specs("contiguous/f16"), hybrid(), ledger);
@@ -131,16 +127,16 @@ TEST(LinearLayers, ThePublishedGeometryHolds18MiB) {
   memory::Ledger ledger;
   const auto cache = build_cache(parse_layer_specs("concat"), shape, ledger);
   const SequenceId id = cache->add_sequence();
-  EXPECT_EQ(held(ledger), 18 << 20);
+  EXPECT_EQ(held_bytes(ledger), 18 << 20);
   const LinearTokens tokens(g.linear, 20, 3);
   EXPECT_LT(relative_l2(tokens.step(*cache, id, 0, 0, 20), tokens.reference()), 1e-6);
-  EXPECT_EQ(held(ledger), 18 << 20);  // it does not grow
+  EXPECT_EQ(held_bytes(ledger), 18 << 20);  // it does not grow
   const int64_t length = 64, none = 0;
   EXPECT_EQ(predicted_bytes(parse_layer_specs("concat"), shape, {&none, 1}), 18 << 20);
   EXPECT_EQ(predicted_bytes(parse_layer_specs("concat"), shape, {&length, 1}),
             (18 << 20) + 6 * 4096 * length);
   cache->fork(id);
-  EXPECT_EQ(held(ledger), 2 * (18 << 20));
+  EXPECT_EQ(held_bytes(ledger), 2 * (18 << 20));
 }
 
 TEST(LinearLayers, ChunksAppendsAndAttendsAgreeBitForBit) {
@@ -187,7 +183,7 @@ TEST(LinearLayers, ForksSnapshotsAndFilesGoOnBitForBit) {
   const SequenceId fork = cache->fork(id), restored = cache->restore(cache->snapshot(id)),
                    loaded = cache->load(path);
   const int64_t lengths[] = {30, 30, 30, 30};
-  EXPECT_EQ(held(ledger), predicted_bytes(specs, shape, lengths));
+  EXPECT_EQ(held_bytes(ledger), predicted_bytes(specs, shape, lengths));
   const std::vector<float> want = tokens.step(*cache, id, 0, 30, 10);
   for (const SequenceId other : {fork, restored, loaded}) {
     EXPECT_EQ(tokens.step(*cache, other, 0, 30, 10), want);
@@ -225,7 +221,7 @@ TEST(SharedLayers, ReadTheOthersRowsAndStoreNothing) {
       const Tokens other = slice(shape, others, t, 1);
       const std::vector<float> out = drive(*cache, id, other, std::array<int64_t, 1>{1}, 4);
       const int64_t n = t + 1;
-      ASSERT_EQ(held(ledger), predicted_bytes(specs, shape, {&n, 1})) << spec << " at " << n;
+      ASSERT_EQ(held_bytes(ledger), predicted_bytes(specs, shape, {&n, 1})) << spec << " at " << n;
       if (t % 33 != 0) continue;
       const std::vector<int64_t> kept = cache->kept(id, 4, 0);
       EXPECT_EQ(kept.size(), static_cast<size_t>(n));

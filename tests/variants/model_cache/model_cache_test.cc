@@ -34,10 +34,6 @@ Tokens tokens_of(const ModelShape& shape, int layer, int sequence = 0) {
   return make_tokens(shape, kTokens, 7 + static_cast<uint64_t>(layer + 100 * sequence));
 }
 
-int64_t held(const memory::Ledger& ledger) {
-  return ledger.payload().current_bytes + ledger.metadata().current_bytes;
-}
-
 // A prompt, several tokens, then one by one.
 std::vector<int64_t> chunks_to(int64_t from, int64_t to) {
   std::vector<int64_t> chunks;
@@ -96,11 +92,11 @@ TEST_P(ModelCaches, HoldWhatTheClosedFormSays) {
       }
     }
     const int64_t lengths[] = {n, n};
-    ASSERT_EQ(held(ledger), predicted_bytes(specs_, shape_, lengths)) << n;
+    ASSERT_EQ(held_bytes(ledger), predicted_bytes(specs_, shape_, lengths)) << n;
   }
   cache->release(a);
   const int64_t one = kTokens;
-  EXPECT_EQ(held(ledger), predicted_bytes(specs_, shape_, {&one, 1}));
+  EXPECT_EQ(held_bytes(ledger), predicted_bytes(specs_, shape_, {&one, 1}));
   ledger.assert_balanced();
 }
 
@@ -161,8 +157,8 @@ TEST(ModelCache, APyramidKeepsAllItsRowsOfAShortPrompt) {
   }
   EXPECT_EQ(kept, 4 * 80 + 4);
   const int64_t length[] = {101}, prompt[] = {100};
-  EXPECT_EQ(held(ledger), predicted_bytes(specs, shape, length, prompt));
-  EXPECT_EQ(held(other), held(ledger));
+  EXPECT_EQ(held_bytes(ledger), predicted_bytes(specs, shape, length, prompt));
+  EXPECT_EQ(held_bytes(other), held_bytes(ledger));
 }
 
 TEST(ModelCache, AFileOfOtherLayersIsRefusedAndChangesNothing) {
@@ -188,9 +184,9 @@ TEST(ModelCache, AShortageInOneGroupLeavesNoSequenceInAnother) {
   memory::Ledger ledger(predicted_bytes(specs, shape, none) * 3 / 2);
   const auto cache = build_cache(specs, shape, ledger);
   const SequenceId id = cache->add_sequence();
-  const int64_t before = held(ledger);
+  const int64_t before = held_bytes(ledger);
   EXPECT_THROW(cache->add_sequence(), std::bad_alloc);
-  EXPECT_EQ(held(ledger), before);
+  EXPECT_EQ(held_bytes(ledger), before);
   cache->release(id);
   EXPECT_NO_THROW(cache->add_sequence());
 }
