@@ -59,23 +59,23 @@ HWY_INLINE hn::Vec<D> load_four_times(D d, const std::byte* at, [[maybe_unused]]
 
 // 16 where a code's fifth bit is set.
 template <class D>
-HWY_INLINE hn::Vec<D> fifth_bits(D d, const std::byte* block, [[maybe_unused]] int apart,
+HWY_INLINE hn::Vec<D> fifth_bits(D d, const std::byte* stored, [[maybe_unused]] int apart,
                                  [[maybe_unused]] int half) {
   uint8_t bits[8] = {};
   if constexpr (hn::MaxLanes(D()) == 16) {
-    std::memcpy(bits, block + 2 * half, 2);
+    std::memcpy(bits, stored + 2 * half, 2);
   } else {
-    std::memcpy(bits, block, 4);
-    if constexpr (hn::MaxLanes(D()) == 64) std::memcpy(bits + 4, block + apart, 4);
+    std::memcpy(bits, stored, 4);
+    if constexpr (hn::MaxLanes(D()) == 64) std::memcpy(bits + 4, stored + apart, 4);
   }
   return hn::IfThenElseZero(hn::LoadMaskBits(d, bits), hn::Set(d, uint8_t{16}));
 }
 
 // 16 times the two bits above the nibbles.
 template <class D>
-HWY_INLINE hn::Vec<D> upper_bits(D d, const std::byte* block, int apart, int half) {
+HWY_INLINE hn::Vec<D> upper_bits(D d, const std::byte* stored, int apart, int half) {
   const hn::Repartition<uint64_t, D> d64;
-  const auto all = hn::BitCast(d64, load_four_times(d, block, apart));
+  const auto all = hn::BitCast(d64, load_four_times(d, stored, apart));
   const auto fours =
       hn::BitCast(d, hn::OddEven(hn::ShiftRight<4>(all), all));  // in the lower halves of bytes
   const hn::Repartition<uint16_t, D> d16;
@@ -91,16 +91,18 @@ HWY_INLINE hn::Vec<DI> load_raised_levels(DI di, const std::byte* row, int word)
   static_assert(hn::MaxLanes(DI()) <= 16);
   const hn::Repartition<uint8_t, DI> d;
   const hn::Repartition<uint16_t, DI> d16;
-  const std::byte* block = row + word / 8 * F::kBlockBytes;
+  constexpr LevelBlocks kOf = F::kBlocks;
+  constexpr int kBytes = kOf.block_bytes();
+  const std::byte *block = row + word / 8 * kBytes, *high = block + kOf.high_at();
   const int half = word / 4 % 2;
-  const auto pairs = hn::BitCast(d16, load_twice(d, block + F::kHighBytes, F::kBlockBytes));
+  const auto pairs = hn::BitCast(d16, load_twice(d, block + kOf.nibbles_at, kBytes));
   auto codes = hn::BitCast(d, by_halves(d16, pairs, hn::ShiftRight<4>(pairs), half));
   codes = hn::And(codes, hn::Set(d, uint8_t{15}));
-  if constexpr (F::kBits == 5) codes = hn::Or(codes, fifth_bits(d, block, F::kBlockBytes, half));
-  if constexpr (F::kBits == 6) codes = hn::Or(codes, upper_bits(d, block, F::kBlockBytes, half));
-  if constexpr (F::kHasTable)
+  if constexpr (kOf.bits == 5) codes = hn::Or(codes, fifth_bits(d, high, kBytes, half));
+  if constexpr (kOf.bits == 6) codes = hn::Or(codes, upper_bits(d, high, kBytes, half));
+  if constexpr (kOf.has_table)
     return hn::BitCast(di, hn::TableLookupBytes(hn::LoadDup128(d, kRaisedLevels.data()), codes));
-  return hn::BitCast(di, hn::Add(codes, hn::Set(d, uint8_t{128 - F::kMiddle})));
+  return hn::BitCast(di, hn::Add(codes, hn::Set(d, uint8_t{128 - kOf.middle})));
 }
 
 }  // namespace HWY_NAMESPACE

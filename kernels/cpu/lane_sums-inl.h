@@ -1,4 +1,4 @@
-// Sums across lanes, four vectors at a time. Private to kernels/cpu; compiled once a target.
+// Sums and extremes across lanes, four vectors at a time. Private to kernels/cpu; compiled once a target.
 #if defined(KV_LANE_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KV_LANE_SUMS_INL_H_
 #undef KV_LANE_SUMS_INL_H_
@@ -15,14 +15,33 @@ namespace kv::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The sum of the 128-bit blocks of v, lane by lane.
-template <class D, class V>
-HWY_INLINE auto sum_of_blocks([[maybe_unused]] D d, V v) {
+struct SumOf {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::Add(a, b);
+  }
+};
+struct MaxOf {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::Max(a, b);
+  }
+};
+struct MinOf {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::Min(a, b);
+  }
+};
+
+// Joins the 128-bit blocks of v, lane by lane.
+template <class D, class V, class Join>
+HWY_INLINE auto join_blocks([[maybe_unused]] D d, V v, Join join) {
   if constexpr (hn::MaxLanes(D()) <= 4) {
     return v;
   } else {
     const hn::Half<D> half;
-    return sum_of_blocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+    return join_blocks(half, join(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), join);
   }
 }
 
@@ -42,13 +61,17 @@ HWY_INLINE V join_four(D d, V a, V b, V c, V e, Join join) {
 // Their sums.
 template <class D, class V>
 HWY_INLINE V sums_in_blocks(D d, V a, V b, V c, V e) {
-  return join_four(d, a, b, c, e, [](V x, V y) KV_ATTR { return hn::Add(x, y); });
+  return join_four(d, a, b, c, e, SumOf());
 }
 
-// The sums of four vectors, in four lanes. Each is formed by the same tree, whichever of the four it is.
+// Each of four vectors to one lane, by the same tree, whichever of the four it is.
+template <class D, class V, class Join>
+HWY_INLINE auto across_lanes(D d, V a, V b, V c, V e, Join join) {
+  return join_blocks(d, join_four(d, a, b, c, e, join), join);
+}
 template <class D, class V>
 HWY_INLINE auto sums_of_four(D d, V a, V b, V c, V e) {
-  return sum_of_blocks(d, sums_in_blocks(d, a, b, c, e));
+  return across_lanes(d, a, b, c, e, SumOf());
 }
 
 }  // namespace HWY_NAMESPACE

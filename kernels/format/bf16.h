@@ -9,22 +9,13 @@
 
 namespace kv {
 
-struct Bf16Format : PlainFloats<uint16_t> {
-  static constexpr Format kFormat = Format::kBf16;
+struct Bf16Format : PlainFloats<Bf16Format, Format::kBf16, uint16_t> {
   KV_HD static constexpr int element(int /*head_dim*/, int word, int slot) { return 2 * word + slot; }
   KV_HD static uint16_t store_element(float x) { return f32_to_bf16(x); }
   KV_HD static float load_element(const std::byte* data, const std::byte*, int i) {
     return bf16_to_f32(load<uint16_t>(data, i));
   }
   static std::string name(const Encoding&) { return "bf16"; }
-  static std::vector<Encoding> samples() { return {{.format = kFormat, .bits = kBits}}; }
-  static void encode(const Encoding&, int head_dim, const float* rows, std::byte* data, std::byte*) {
-    for (int i = 0; i < head_dim; ++i) store(data, i, store_element(rows[i]));
-  }
-  static void decode(const Encoding&, int head_dim, const std::byte* data, const std::byte*, int, int,
-                     float* out) {
-    for (int i = 0; i < head_dim; ++i) out[i] = load_element(data, nullptr, i);
-  }
 };
 
 }  // namespace kv

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/format/bytes.h"
 #include "kernels/span.h"
 
 namespace kv {
@@ -97,22 +98,40 @@ inline std::string blocks_reason(const std::string& name, int block, int head_di
 }
 
 // Defaults that most formats share: one row a unit, elements of a fixed width, any head_dim.
-template <int kBits_>
+template <Format kFormat_, int kBits_>
 struct FixedWidthRows {
+  static constexpr Format kFormat = kFormat_;
   static constexpr int kBits = kBits_;
   static std::string unsupported_reason(const Encoding&, int) { return ""; }
+  static std::vector<Encoding> samples() { return {{.format = kFormat, .bits = kBits}}; }
   static constexpr int64_t data_bytes(const Encoding&, int head_dim) { return int64_t{head_dim} * kBits / 8; }
   static constexpr bool fills_words(const Encoding&, int) { return false; }
 };
 
-// Floats without scales, `Stored` each.
-template <class Stored_>
-struct PlainFloats : FixedWidthRows<8 * int{sizeof(Stored_)}> {
+// The same of format F, under a scale for each block of `kElements_` elements.
+template <class F, Format kFormat_, int kBits_, int kElements_>
+struct BlockRows : FixedWidthRows<kFormat_, kBits_> {
+  static constexpr Scaling kScaling = Scaling::kBlock;
+  static std::string unsupported_reason(const Encoding& e, int head_dim) {
+    return blocks_reason(F::name(e), kElements_, head_dim);
+  }
+};
+
+// Floats without scales, `Stored` each, of format F.
+template <class F, Format kFormat_, class Stored_>
+struct PlainFloats : FixedWidthRows<kFormat_, 8 * int{sizeof(Stored_)}> {
   using Stored = Stored_;
   static constexpr Elements kElements = Elements::kFloats;
   static constexpr Scaling kScaling = Scaling::kNone;
   static constexpr double kAttentionError = kFloatAttentionError;
   static constexpr int64_t meta_bytes(const Encoding&, int) { return 0; }
+  static void encode(const Encoding&, int head_dim, const float* rows, std::byte* data, std::byte*) {
+    for (int i = 0; i < head_dim; ++i) store(data, i, F::store_element(rows[i]));
+  }
+  static void decode(const Encoding&, int head_dim, const std::byte* data, const std::byte*, int, int,
+                     float* out) {
+    for (int i = 0; i < head_dim; ++i) out[i] = F::load_element(data, nullptr, i);
+  }
 };
 
 }  // namespace kv

@@ -43,8 +43,7 @@ KV_HD uint8_t fp8_row_code(float x, float inverse_scale) {
 }
 
 template <Fp8 F>
-struct Fp8Format : FixedWidthRows<8> {
-  static constexpr Format kFormat = F.mantissa_bits == 3 ? Format::kFp8E4M3 : Format::kFp8E5M2;
+struct Fp8Format : FixedWidthRows<F.mantissa_bits == 3 ? Format::kFp8E4M3 : Format::kFp8E5M2, 8> {
   static constexpr Elements kElements = Elements::kFloats;
   static constexpr Scaling kScaling = Scaling::kRow;
   static constexpr double kAttentionError = kFloatAttentionError;
@@ -54,7 +53,6 @@ struct Fp8Format : FixedWidthRows<8> {
   }
   static std::string name(const Encoding&) { return F.mantissa_bits == 3 ? "fp8e4m3" : "fp8e5m2"; }
   static constexpr int64_t meta_bytes(const Encoding&, int) { return sizeof(float); }
-  static std::vector<Encoding> samples() { return {{.format = kFormat, .bits = kBits}}; }
   static void encode(const Encoding&, int head_dim, const float* rows, std::byte* data, std::byte* meta);
   static void decode(const Encoding&, int head_dim, const std::byte* data, const std::byte* meta, int first,
                      int count, float* out);

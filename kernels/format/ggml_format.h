@@ -37,10 +37,9 @@ inline float first_of(uint32_t magnitude, const float* x) {
   return 0.0f;
 }
 
-template <int kBits_>
-struct GgmlFormat : FixedWidthRows<kBits_> {
+template <class F, Format kFormat_, int kBits_>
+struct GgmlFormat : BlockRows<F, kFormat_, kBits_, kGgmlBlock> {
   static constexpr Elements kElements = Elements::kCodes;
-  static constexpr Scaling kScaling = Scaling::kBlock;
   static constexpr double kAttentionError = kCodeAttentionError;
   static constexpr int kBlockBytes = kGgmlBlock * kBits_ / 8;  // bytes of codes
   static constexpr int64_t meta_bytes(const Encoding&, int head_dim) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <utility>
 
 namespace kv {
 namespace {
@@ -31,16 +33,16 @@ Codes between_ends(int top, const float* x, std::byte* meta) {
   return codes;
 }
 
-// Around 0: the element of the largest magnitude gets code 0, and those of the other sign are cut off at the last code.
-Codes around_zero(int bits, const float* x, std::byte* meta) {
-  const float first = first_of(largest_magnitude_bits(kGgmlBlock, x), x),
-              zero = static_cast<float>(1 << (bits - 1));
-  const BlockScale scale = block_scale((first + 0.0f) / -zero, magnitude_bits(first) < kInfinityBits);
+// Around the code `middle`: the element of the largest magnitude gets the code farthest from it, and those of the other sign are
+// cut off at the code at the other end.
+Codes around_zero(int top, int middle, const float* x, std::byte* meta) {
+  const float first = first_of(largest_magnitude_bits(kGgmlBlock, x), x), zero = static_cast<float>(middle);
+  const float farthest = static_cast<float>((2 * middle > top ? 0 : top) - middle);
+  const BlockScale scale = block_scale((first + 0.0f) / farthest, magnitude_bits(first) < kInfinityBits);
   store(meta, 0, scale.stored);
   Codes codes;
   for (size_t i = 0; i < codes.size(); ++i) {
-    const float code =
-        clamp_number(x[i] * scale.inverse + (zero + 0.5f), 0.0f, static_cast<float>((1 << bits) - 1));
+    const float code = clamp_number(x[i] * scale.inverse + (zero + 0.5f), 0.0f, static_cast<float>(top));
     codes[i] = static_cast<unsigned>(static_cast<int32_t>(code));
   }
   return codes;
@@ -79,57 +81,68 @@ Codes on_levels(const float* x, std::byte* meta) {
 }
 
 // Upper bits are those above the nibble.
-void store_codes(int bits, const Codes& codes, std::byte* data) {
-  const int high = (bits - 4) * kGgmlBlock / 8;
-  std::fill_n(data, high, std::byte{0});
+template <size_t kIndex>
+void store_codes(const Codes& codes, std::byte* data) {
+  constexpr LevelBlocks kOf = kLevelBlocks[kIndex];
+  std::byte *nibbles = data + kOf.nibbles_at, *high = data + kOf.high_at();
+  std::fill_n(high, kOf.block_bytes() - kHalfBlock, std::byte{0});
   for (int j = 0; j < kHalfBlock; ++j) {
     const unsigned a = codes[static_cast<size_t>(j)], b = codes[static_cast<size_t>(j + kHalfBlock)];
-    data[high + j] = static_cast<std::byte>((a & 15u) | (b & 15u) << 4);
-    if (bits == 5) data[j / 8] |= static_cast<std::byte>(a >> 4 << j % 8);
-    if (bits == 5) data[2 + j / 8] |= static_cast<std::byte>(b >> 4 << j % 8);
-    if (bits == 6) data[j % 8] |= static_cast<std::byte>((a >> 4 | b >> 4 << 2) << 4 * (j / 8));
+    nibbles[j] = static_cast<std::byte>((a & 15u) | (b & 15u) << 4);
+    if (kOf.bits == 5) high[j / 8] |= static_cast<std::byte>(a >> 4 << j % 8);
+    if (kOf.bits == 5) high[2 + j / 8] |= static_cast<std::byte>(b >> 4 << j % 8);
+    if (kOf.bits == 6) high[j % 8] |= static_cast<std::byte>((a >> 4 | b >> 4 << 2) << 4 * (j / 8));
   }
 }
 
-int load_code(int bits, const std::byte* data, int i) {
-  const int j = i % kHalfBlock, upper = i / kHalfBlock, high = (bits - 4) * kGgmlBlock / 8;
-  const int nibble = static_cast<int>(data[high + j]) >> 4 * upper & 15;
-  if (bits == 5) return nibble | (static_cast<int>(data[i / 8]) >> i % 8 & 1) << 4;
-  if (bits == 6) return nibble | (static_cast<int>(data[j % 8]) >> (4 * (j / 8) + 2 * upper) & 3) << 4;
+template <size_t kIndex>
+int load_code(const std::byte* data, int i) {
+  constexpr LevelBlocks kOf = kLevelBlocks[kIndex];
+  const int j = i % kHalfBlock, upper = i / kHalfBlock;
+  const std::byte* high = data + kOf.high_at();
+  const int nibble = static_cast<int>(data[kOf.nibbles_at + j]) >> 4 * upper & 15;
+  if (kOf.bits == 5) return nibble | (static_cast<int>(high[i / 8]) >> i % 8 & 1) << 4;
+  if (kOf.bits == 6) return nibble | (static_cast<int>(high[j % 8]) >> (4 * (j / 8) + 2 * upper) & 3) << 4;
   return nibble;
+}
+
+// Calls call(index) with a format's index in kLevelBlocks as a constant, so that its loops are compiled for it.
+template <class Call>
+void with_index(size_t index, const Call& call) {
+  [&]<size_t... kIndex>(std::index_sequence<kIndex...>) {
+    ((kIndex == index && (call(std::integral_constant<size_t, kIndex>()), true)) || ...);
+  }
+  (std::make_index_sequence<std::size(kLevelBlocks)>());
 }
 
 }  // namespace
 
-template <Format kFormat_, int kBits_, bool kHasMin_>
-void GgmlLevels<kFormat_, kBits_, kHasMin_>::encode(const Encoding&, int head_dim, const float* row,
-                                                    std::byte* data, std::byte* meta) {
-  for (int b = 0; b < head_dim / kGgmlBlock;
-       ++b, row += kGgmlBlock, data += kBlockBytes, meta += kMetaBytes) {
-    const Codes codes = kHasTable ? on_levels(row, meta)
-                        : kHasMin ? between_ends(kTop, row, meta)
-                                  : around_zero(kBits_, row, meta);
-    store_codes(kBits_, codes, data);
-  }
-}
-
-template <Format kFormat_, int kBits_, bool kHasMin_>
-void GgmlLevels<kFormat_, kBits_, kHasMin_>::decode(const Encoding&, int head_dim, const std::byte* data,
-                                                    const std::byte* meta, int, int, float* row) {
-  for (int b = 0; b < head_dim / kGgmlBlock;
-       ++b, row += kGgmlBlock, data += kBlockBytes, meta += kMetaBytes) {
-    const float d = f16_to_f32(load<uint16_t>(meta, 0));
-    for (int i = 0; i < kGgmlBlock; ++i) {
-      row[i] = static_cast<float>(level(load_code(kBits_, data, i))) * d;
-      if constexpr (kHasMin) row[i] += f16_to_f32(load<uint16_t>(meta, 1));
+void encode_level_blocks(size_t index, int head_dim, const float* row, std::byte* data, std::byte* meta) {
+  with_index(index, [&](auto constant) {
+    constexpr LevelBlocks kOf = kLevelBlocks[constant];
+    for (int b = 0; b < head_dim / kGgmlBlock;
+         ++b, row += kGgmlBlock, data += kOf.block_bytes(), meta += kOf.meta_bytes()) {
+      const Codes codes = kOf.has_table ? on_levels(row, meta)
+                          : kOf.has_min ? between_ends(kOf.top(), row, meta)
+                                        : around_zero(kOf.top(), kOf.middle, row, meta);
+      store_codes<constant>(codes, data);
     }
-  }
+  });
 }
 
-template struct GgmlLevels<Format::kQ4_1, 4, true>;
-template struct GgmlLevels<Format::kQ5_0, 5, false>;
-template struct GgmlLevels<Format::kQ5_1, 5, true>;
-template struct GgmlLevels<Format::kIq4Nl, 4, false>;
-template struct GgmlLevels<Format::kQ6_0, 6, false>;
+void decode_level_blocks(size_t index, int head_dim, const std::byte* data, const std::byte* meta,
+                         float* row) {
+  with_index(index, [&](auto constant) {
+    constexpr LevelBlocks kOf = kLevelBlocks[constant];
+    for (int b = 0; b < head_dim / kGgmlBlock;
+         ++b, row += kGgmlBlock, data += kOf.block_bytes(), meta += kOf.meta_bytes()) {
+      const float d = f16_to_f32(load<uint16_t>(meta, 0));
+      for (int i = 0; i < kGgmlBlock; ++i) {
+        row[i] = static_cast<float>(kOf.level(load_code<constant>(data, i))) * d;
+        if (kOf.has_min) row[i] += f16_to_f32(load<uint16_t>(meta, 1));
+      }
+    }
+  });
+}
 
 }  // namespace kv

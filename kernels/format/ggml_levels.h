@@ -25,43 +25,56 @@ inline constexpr int kHalfBlock = kGgmlBlock / 2;
 inline constexpr std::array<int8_t, 16> kIq4Levels{-127, -104, -83, -65, -49, -35, -22, -10,
                                                    1,    13,   25,  38,  53,  69,  89,  113};
 
-// In the order of enum Format.
-inline constexpr const char* kGgmlLevelNames[] = {"q4_1", "q5_0", "q5_1", "iq4_nl", "q6_0"};
+// One of these formats.
+struct LevelBlocks {
+  Format format;
+  const char* name;
+  int bits;
+  int middle;  // the code of level 0; beside a minimum, which level 0 stands for, that in the middle of all
+  int nibbles_at;  // in the bytes of a block; the bits above the nibbles lie before them or, if this is 0, behind
+  bool has_min = false, has_table = false;
 
-template <Format kFormat_, int kBits_, bool kHasMin_>
-struct GgmlLevels : FixedWidthRows<kBits_> {
-  static constexpr Format kFormat = kFormat_;
-  static constexpr Elements kElements = Elements::kLevels;
-  static constexpr Scaling kScaling = Scaling::kBlock;
-  static constexpr double kAttentionError = kCodeAttentionError;
-  static constexpr bool kHasMin = kHasMin_, kHasTable = kFormat == Format::kIq4Nl;
-  static constexpr int kHighBytes = (kBits_ - 4) * kGgmlBlock / 8;  // before the nibbles
-  static constexpr int kBlockBytes = kHighBytes + kHalfBlock, kMetaBytes = kHasMin ? 4 : 2;
-  static constexpr int kTop = (1 << kBits_) - 1;
-  static constexpr int kMiddle = kHasTable ? 0 : 1 << (kBits_ - 1);  // of the codes
-  static constexpr int kZero = kHasMin ? 0 : kMiddle;                // the code of level 0
-  static constexpr int level(int code) {                             // an int8
-    return kHasTable ? kIq4Levels[static_cast<size_t>(code)] : code - kZero;
+  constexpr int top() const { return (1 << bits) - 1; }
+  constexpr int high_at() const { return nibbles_at == 0 ? kHalfBlock : 0; }
+  constexpr int block_bytes() const { return kGgmlBlock * bits / 8; }
+  constexpr int meta_bytes() const { return has_min ? 4 : 2; }
+  constexpr int level(int code) const {  // an int8
+    return has_table ? kIq4Levels[static_cast<size_t>(code)] : code - (has_min ? 0 : middle);
   }
-  static constexpr int64_t meta_bytes(const Encoding&, int head_dim) {
-    return kMetaBytes * int64_t{head_dim / kGgmlBlock};
-  }
-  static std::string name(const Encoding&) {
-    return kGgmlLevelNames[static_cast<int>(kFormat) - static_cast<int>(Format::kQ4_1)];
-  }
-  static std::string unsupported_reason(const Encoding& e, int head_dim) {
-    return blocks_reason(name(e), kGgmlBlock, head_dim);
-  }
-  static std::vector<Encoding> samples() { return {{.format = kFormat, .bits = kBits_}}; }
-  static void encode(const Encoding&, int head_dim, const float* rows, std::byte* data, std::byte* meta);
-  static void decode(const Encoding&, int head_dim, const std::byte* data, const std::byte* meta, int first,
-                     int count, float* out);
 };
 
-using Q4_1Format = GgmlLevels<Format::kQ4_1, 4, true>;
-using Q5_0Format = GgmlLevels<Format::kQ5_0, 5, false>;
-using Q5_1Format = GgmlLevels<Format::kQ5_1, 5, true>;
-using Iq4NlFormat = GgmlLevels<Format::kIq4Nl, 4, false>;
-using Q6_0Format = GgmlLevels<Format::kQ6_0, 6, false>;
+// In the order of enum Format. A new one is a line here and a name in span.h.
+inline constexpr LevelBlocks kLevelBlocks[] = {
+    {.format = Format::kQ4_1, .name = "q4_1", .bits = 4, .middle = 8, .nibbles_at = 0, .has_min = true},
+    {.format = Format::kQ5_0, .name = "q5_0", .bits = 5, .middle = 16, .nibbles_at = 4},
+    {.format = Format::kQ5_1, .name = "q5_1", .bits = 5, .middle = 16, .nibbles_at = 4, .has_min = true},
+    {.format = Format::kIq4Nl, .name = "iq4_nl", .bits = 4, .middle = 0, .nibbles_at = 0, .has_table = true},
+    {.format = Format::kQ6_0, .name = "q6_0", .bits = 6, .middle = 32, .nibbles_at = 8},
+};
+
+// encode() and decode() of the format with this index there.
+void encode_level_blocks(size_t index, int head_dim, const float* row, std::byte* data, std::byte* meta);
+void decode_level_blocks(size_t index, int head_dim, const std::byte* data, const std::byte* meta,
+                         float* row);
+
+// For loops that are compiled for a format.
+template <size_t kIndex>
+struct GgmlLevels
+    : BlockRows<GgmlLevels<kIndex>, kLevelBlocks[kIndex].format, kLevelBlocks[kIndex].bits, kGgmlBlock> {
+  static constexpr const LevelBlocks& kBlocks = kLevelBlocks[kIndex];
+  static constexpr Elements kElements = Elements::kLevels;
+  static constexpr double kAttentionError = kCodeAttentionError;
+  static constexpr int64_t meta_bytes(const Encoding&, int head_dim) {
+    return kBlocks.meta_bytes() * int64_t{head_dim / kGgmlBlock};
+  }
+  static std::string name(const Encoding&) { return kBlocks.name; }
+  static void encode(const Encoding&, int head_dim, const float* rows, std::byte* data, std::byte* meta) {
+    encode_level_blocks(kIndex, head_dim, rows, data, meta);
+  }
+  static void decode(const Encoding&, int head_dim, const std::byte* data, const std::byte* meta, int, int,
+                     float* out) {
+    decode_level_blocks(kIndex, head_dim, data, meta, out);
+  }
+};
 
 }  // namespace kv

@@ -8,12 +8,12 @@ namespace {
 
 template <class F>
 concept IntegerLevels = requires {
-  F::level(0);
+  F::kBlocks;
 };
 
 template <class F>
 constexpr float middle_code_of() {
-  if constexpr (IntegerLevels<F>) return F::kHasMin ? F::kMiddle : 0.0f;
+  if constexpr (IntegerLevels<F>) return F::kBlocks.has_min ? F::kBlocks.middle : 0.0f;
   return 0.0f;
 }
 

@@ -1,5 +1,9 @@
-// The one list of formats. A new format is a file beside this one, a name in span.h and a line here.
+// The one list of formats. A new format is a file beside this one, a name in span.h and a line here; one of ggml_levels.h is a
+// line there in place of both.
 #pragma once
+
+#include <iterator>
+#include <utility>
 
 #include "kernels/format/bf16.h"
 #include "kernels/format/channel.h"
@@ -22,12 +26,15 @@ struct FormatList {};
 
 template <class... A, class... B>
 FormatList<A..., B...> joined(FormatList<A...>, FormatList<B...>);
+template <size_t... kIndex>
+FormatList<GgmlLevels<kIndex>...> level_blocks(std::index_sequence<kIndex...>);
 
 // Both in the order of enum Format. A GPU has kernels for the former alone.
 using GpuFormats = FormatList<F32Format, F16Format, Bf16Format, Fp8E4M3Format, Fp8E5M2Format, Q8_0Format,
                               Q4_0Format, TokenFormat, ChannelFormat>;
-using LevelFormats = FormatList<MxFp8E4M3Format, MxFp8E5M2Format, MxFp4Format, NvFp4Format, TurboFormat,
-                                Q4_1Format, Q5_0Format, Q5_1Format, Iq4NlFormat, Q6_0Format, VqFormat>;
+using LevelFormats = decltype(joined(
+    FormatList<MxFp8E4M3Format, MxFp8E5M2Format, MxFp4Format, NvFp4Format, TurboFormat>(),
+    joined(level_blocks(std::make_index_sequence<std::size(kLevelBlocks)>()), FormatList<VqFormat>())));
 using AllFormats = decltype(joined(GpuFormats(), LevelFormats()));
 
 // From a format at run time to loops compiled for it: calls call(F()) with the struct of `format`. False, and

@@ -57,17 +57,11 @@ struct MxFp4Element {
 };
 
 template <class Element>
-struct MxFormat : FixedWidthRows<Element::kBits> {
-  static constexpr Format kFormat = Element::kFormat;
+struct MxFormat : BlockRows<MxFormat<Element>, Element::kFormat, Element::kBits, kMxBlock> {
   static constexpr Elements kElements = Elements::kLevels;
-  static constexpr Scaling kScaling = Scaling::kBlock;
   static constexpr double kAttentionError = kFloatAttentionError;
   static constexpr int64_t meta_bytes(const Encoding&, int head_dim) { return head_dim / kMxBlock; }
   static std::string name(const Encoding&) { return Element::kName; }
-  static std::string unsupported_reason(const Encoding& e, int head_dim) {
-    return blocks_reason(name(e), kMxBlock, head_dim);
-  }
-  static std::vector<Encoding> samples() { return {{.format = kFormat, .bits = Element::kBits}}; }
   static void encode(const Encoding&, int head_dim, const float* rows, std::byte* data, std::byte* meta);
   static void decode(const Encoding&, int head_dim, const std::byte* data, const std::byte* meta, int first,
                      int count, float* out);

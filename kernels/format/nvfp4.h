@@ -23,8 +23,7 @@ namespace kv {
 inline constexpr int kNvBlock = 16;  // elements under one E4M3
 inline constexpr float kLargestE2m1 = 6.0f, kLargestE4m3 = 448.0f;
 
-struct NvFp4Format : FixedWidthRows<4> {
-  static constexpr Format kFormat = Format::kNvFp4;
+struct NvFp4Format : FixedWidthRows<Format::kNvFp4, 4> {
   static constexpr Elements kElements = Elements::kLevels;
   static constexpr Scaling kScaling = Scaling::kBlock;
   static constexpr double kAttentionError = kFloatAttentionError;

@@ -19,8 +19,7 @@ KV_HD inline unsigned q4_0_code(float x, float inverse_scale) {
   return static_cast<unsigned>(static_cast<int32_t>(clamp_number(x * inverse_scale + 8.5f, 0.0f, 15.0f)));
 }
 
-struct Q4_0Format : GgmlFormat<4> {
-  static constexpr Format kFormat = Format::kQ4_0;
+struct Q4_0Format : GgmlFormat<Q4_0Format, Format::kQ4_0, 4> {
   static constexpr uint32_t kSignBits = 0;  // codes are unsigned
   static constexpr int kHalfBlock = kGgmlBlock / 2;
   KV_HD static constexpr int element(int /*head_dim*/, int word, int slot) {
@@ -33,10 +32,6 @@ struct Q4_0Format : GgmlFormat<4> {
     return static_cast<float>(code - 8) * block_scale_of(meta, i);
   }
   static std::string name(const Encoding&) { return "q4_0"; }
-  static std::string unsupported_reason(const Encoding& e, int head_dim) {
-    return blocks_reason(name(e), kGgmlBlock, head_dim);
-  }
-  static std::vector<Encoding> samples() { return {{.format = kFormat, .bits = kBits}}; }
   static void encode(const Encoding&, int head_dim, const float* rows, std::byte* data, std::byte* meta);
   static void decode(const Encoding&, int head_dim, const std::byte* data, const std::byte* meta, int first,
                      int count, float* out);

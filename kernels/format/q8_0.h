@@ -20,8 +20,7 @@ KV_HD inline int8_t q8_0_code(float x, float inverse_scale) {
   return static_cast<int8_t>(static_cast<int32_t>(x));
 }
 
-struct Q8_0Format : GgmlFormat<8> {
-  static constexpr Format kFormat = Format::kQ8_0;
+struct Q8_0Format : GgmlFormat<Q8_0Format, Format::kQ8_0, 8> {
   static constexpr uint32_t kSignBits =
       0x80808080u;  // a word's codes are signed: flipped, they are code + 128
   KV_HD static constexpr int element(int /*head_dim*/, int word, int slot) { return 4 * word + slot; }
@@ -29,10 +28,6 @@ struct Q8_0Format : GgmlFormat<8> {
     return static_cast<float>(load<int8_t>(data, i)) * block_scale_of(meta, i);
   }
   static std::string name(const Encoding&) { return "q8_0"; }
-  static std::string unsupported_reason(const Encoding& e, int head_dim) {
-    return blocks_reason(name(e), kGgmlBlock, head_dim);
-  }
-  static std::vector<Encoding> samples() { return {{.format = kFormat, .bits = kBits}}; }
   static void encode(const Encoding&, int head_dim, const float* rows, std::byte* data, std::byte* meta);
   static void decode(const Encoding&, int head_dim, const std::byte* data, const std::byte* meta, int first,
                      int count, float* out);

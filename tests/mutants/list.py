@@ -273,8 +273,8 @@ MUTANTS = [
     Mutant("variants/cache/hadamard_rows.cc", "if (v_ == Rotation::kRandom) flip_signs(in.out,", "if (false) flip_signs(in.out,", "contract_test"),
     # Learned codebooks
     Mutant("kernels/format/vq.cc", "left[i] -= words[word * kVqValues + i];", "left[i] -= 0.0f;", "vq_test"),
-    Mutant("variants/cache/sequence.cc", "stages_.codec.tables(layer, head);", "stages_.codec.tables(layer, 0);", "codebooks_test"),
-    Mutant("variants/storage/host_storage.cc", "units.use(tables_of(in, head));", "", "codebooks_test"),
+    Mutant("variants/placement/placement.cc", "context_.tables_of(layer, head / repeats());", "context_.tables_of(layer, 0);", "codebooks_test"),
+    Mutant("variants/placement/placement.h", "context_.tables_of(layer, head));", "context_.tables_of(layer, 0));", "codebooks_test"),
     Mutant("variants/cache/layout.cc", "codec.layers = shape.model_layers;", "", "codebooks_test"),
     # K's mean
     Mutant(RESIDUAL, "if (row < codec_.mean_rows) return key;", "return key;", "k_mean_test"),

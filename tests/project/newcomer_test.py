@@ -1,7 +1,8 @@
 """Plays a newcomer: each addition is one file and at most one line in one list, and reaches the report.
 
-In a copy of the project a retention without an FP64 policy, a codec over an existing format, an experiment, a metric,
-a chart and a claim are added and built. A policy in Python needs neither a list nor a build.
+In a copy of the project a retention without an FP64 policy, a codec over an existing format, a block format with its
+codec, an experiment, a metric, a chart and a claim are added and built. A format is a line in two lists more. A policy in
+Python needs neither a list nor a build.
 """
 
 import csv
@@ -24,13 +25,20 @@ OPTIONS = "-G Ninja -DCMAKE_BUILD_TYPE=Debug -DKVLAB_UNITY=ON -DKVLAB_ISAS=best 
 
 @dataclass
 class Addition:
-    file: str  # path of the newcomer's file, or of its folder
+    file: str = ""  # path of the newcomer's file, or of its folder; none where a list says all
     list: str = ""  # the list that names it; a claim needs none
     after: str = ""  # a line of that list
     line: str = ""  # text after it from now on
 
 
+FORMAT = [
+    Addition("variants/codec/q5_n.cc", "variants/list.h", "X(q5_1)", "  X(q5_n) \\"),
+    Addition("", "kernels/span.h", "kQ6_0,       // ik_llama.cpp: 32 6-bit codes under one f16 scale", "  kQ5N,"),
+    Addition("", "kernels/format/ggml_levels.h", '{.format = Format::kQ6_0, .name = "q6_0", .bits = 6, .middle = 32, .nibbles_at = 8},',
+             '    {.format = Format::kQ5N, .name = "q5_n", .bits = 5, .middle = 15, .nibbles_at = 0},'),
+]  # fmt: skip
 ADDITIONS = [
+    *FORMAT,
     Addition("variants/retention/fifo.cc", "variants/list.h", "X(ring)", "  X(fifo) \\"),
     Addition("variants/codec/k8v16.cc", "variants/list.h", "X(q8_0)", "  X(k8v16) \\"),
     Addition("harness/experiments/probe", "harness/experiments/list.h", "EXPERIMENT(kBudget)", "  EXPERIMENT(kProbe) \\"),
@@ -39,7 +47,8 @@ ADDITIONS = [
     Addition("plots/figures/probe.py", "plots/figures/list.py", '"budget": "budget",', '    "probe": "probe",'),
     Addition("configs/claims/newcomer.toml"),
 ]  # fmt: skip
-CONFIG = """
+VARIANTS = ["contiguous", "contiguous/fifo(budget=16)", "contiguous/k8v16", "contiguous/q5_n"]
+CONFIG = f"""
 experiment = ["decode", "probe"]
 threads = 1
 [model]
@@ -47,7 +56,7 @@ q_heads = 4
 kv_heads = 2
 head_dim = 32
 [sweep]
-variants = ["contiguous", "contiguous/fifo(budget=16)", "contiguous/k8v16"]
+variants = {json.dumps(VARIANTS)}
 seq_len = 64
 [measure]
 repetitions = 2
@@ -72,8 +81,9 @@ prompt = 64
 
 
 def add(project, addition):
-    new = NEW / Path(addition.file).name
-    (shutil.copytree if new.is_dir() else shutil.copy)(new, project / addition.file)
+    if addition.file:
+        new = NEW / Path(addition.file).name
+        (shutil.copytree if new.is_dir() else shutil.copy)(new, project / addition.file)
     if not addition.list:
         return
     path = project / addition.list
@@ -132,14 +142,14 @@ def cells(results):
 
 def test_the_listing_has_them_all(project):
     listing = kvlab(project, "list").stdout
-    for word in ("fifo", "k8v16", "probe", "err_mean_abs"):
+    for word in ("fifo", "k8v16", "q5_n", "probe", "err_mean_abs"):
         assert re.search(rf"^\s*{word}\b", listing, re.M), listing
 
 
 def test_every_cell_succeeds(results):
     rows = cells(results)
     assert {row["experiment"] for row in rows} == {"decode", "probe"}
-    assert {row["variant"] for row in rows} == {"contiguous", "contiguous/fifo(budget=16)", "contiguous/k8v16"}
+    assert {row["variant"] for row in rows} == set(VARIANTS)
     assert {(row["status"], row["reason"]) for row in rows} == {("ok", "")}
 
 
@@ -156,9 +166,24 @@ def test_the_codecs_error_is_told(results):
         assert (1e-4 < float(row["err_codec_rel_l2"]) < 2e-2) == ("k8v16" in row["variant"])
 
 
+def test_a_block_format_is_four_files_and_few_lines():
+    files = {addition.file for addition in FORMAT} - {""} | {addition.list for addition in FORMAT}
+    assert len(files) <= 4
+    assert len((NEW / "q5_n.cc").read_text().splitlines()) + len(FORMAT) <= 120
+
+
+def test_attention_multiplies_the_new_formats_codes(results):
+    for row in cells(results):
+        if row["variant"] == "contiguous/q5_n" and row["experiment"] == "decode":
+            assert row["kernel"].endswith("/q5_n") and not row["kernel"].startswith("scalar")
+            assert 2e-2 < float(row["err_codec_rel_l2"]) < 0.2
+            # Rows that are decoded to f32 have errors of 1e-7.
+            assert 1e-6 < float(row["err_kernel_rel_l2"]) < 2e-3
+
+
 def test_the_experiments_axis_column_and_chart_are_found_everywhere(project, results):
     rows = [row for row in cells(results) if row["experiment"] == "probe"]
-    assert [row["tail_tokens"] for row in rows] == ["1"] * 3 + ["4"] * 3
+    assert [row["tail_tokens"] for row in rows] == ["1"] * 4 + ["4"] * 4
     assert all(float(row["probe_norm"]) > 0 for row in rows)
     assert {row["tail_tokens"] + row["probe_norm"] for row in cells(results) if row["experiment"] == "decode"} == {""}
     columns = {column["name"]: column for column in json.loads((results / "columns.json").read_text())}

@@ -44,6 +44,8 @@ PlacementContext placement_context(const Spec& spec, const CacheShape& shape, co
                            .head_dim = shape.head_dim,
                            .group = shape.group(),
                            .latent = shape.is_latent()};
+  for (int i = 0; codec.learned() && i < shape.layers * shape.kv_heads; ++i)
+    context.tables.push_back(codec.tables(i / shape.kv_heads, i % shape.kv_heads));
   if (!retention.ragged) return context;
   for (int head = 0; head < shape.kv_heads; ++head) context.head_units.push_back(units(head, shape.kv_heads));
   context.layers *= shape.kv_heads;

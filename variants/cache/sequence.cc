@@ -157,13 +157,6 @@ std::span<const Span> Sequences::spans(SequenceId id, int layer, int read_head) 
   const size_t before = list.spans.size();
   placement.spans(id, place.layer, place.head * repeats + read_head % repeats, list.settled_rows, rows,
                   list.spans);
-  if (stages_.codec.learned()) {
-    const HeadTables tables = stages_.codec.tables(layer, head);
-    for (size_t i = before; i < list.spans.size(); ++i) {
-      list.spans[i].k.meta = tables.k ? tables.k : list.spans[i].k.meta;
-      list.spans[i].v.meta = tables.v ? tables.v : list.spans[i].v.meta;
-    }
-  }
   if (list.spans.size() > before) {
     list.settled = list.spans.size() - 1;
     list.settled_rows = rows - list.spans.back().rows;

@@ -12,7 +12,7 @@ const CodecEntry iq4_nl{{.name = "iq4_nl",
                          .source = "ggml (llama.cpp)",
                          .parameters = block_level_parameters()},
                         {.make = [](const Stage& stage) {
-                          return block_levels(stage, Format::kIq4Nl, 4, {0.072, 0.086});
+                          return block_levels(stage, Format::kIq4Nl, {0.072, 0.086});
                         }}};
 
 }  // namespace kv::codec

@@ -1,6 +1,7 @@
 // Parameters that quantised codecs share.
 #pragma once
 
+#include "kernels/format/descriptor.h"
 #include "variants/core/codec.h"
 #include "variants/core/entry.h"
 
@@ -78,8 +79,9 @@ inline Codec one_encoding(const Stage& stage, const Encoding& side, const Interv
 }
 
 // The same of ggml's blocks, with the parameter k_mean as well.
-inline Codec block_levels(const Stage& stage, Format format, int bits, const Interval& error) {
-  Codec codec = one_encoding(stage, {.format = format, .bits = static_cast<uint8_t>(bits)}, error);
+inline Codec block_levels(const Stage& stage, Format format, const Interval& error) {
+  const auto bits = static_cast<uint8_t>(descriptor_of(format).bits);
+  Codec codec = one_encoding(stage, {.format = format, .bits = bits}, error);
   codec.mean_rows = mean_rows(stage);
   return codec;
 }
@@ -89,8 +91,8 @@ inline std::vector<Parameter> block_level_parameters() {
 }
 
 // And of those that attention multiplies as codes, with the parameter arithmetic.
-inline Codec block_codes(const Stage& stage, Format format, int bits, const Interval& error) {
-  Codec codec = block_levels(stage, format, bits, error);
+inline Codec block_codes(const Stage& stage, Format format, const Interval& error) {
+  Codec codec = block_levels(stage, format, error);
   codec.arithmetic = arithmetic_of(stage);
   return codec;
 }

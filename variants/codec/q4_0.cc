@@ -14,7 +14,7 @@ const CodecEntry q4_0{{.name = "q4_0",
                        .parameters = block_code_parameters()},
                       {.make =
                            [](const Stage& stage) {
-                             return block_codes(stage, Format::kQ4_0, 4, {0.080, 0.097});
+                             return block_codes(stage, Format::kQ4_0, {0.080, 0.097});
                            },
                        .use_int8 = use_int8_arithmetic}};
 

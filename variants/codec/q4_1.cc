@@ -13,7 +13,7 @@ const CodecEntry q4_1{{.name = "q4_1",
                        .source = "ggml (llama.cpp)",
                        .parameters = block_level_parameters()},
                       {.make = [](const Stage& stage) {
-                        return block_levels(stage, Format::kQ4_1, 4, affine_error(4, {32, 32}));
+                        return block_levels(stage, Format::kQ4_1, affine_error(4, {32, 32}));
                       }}};
 
 }  // namespace kv::codec

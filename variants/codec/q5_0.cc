@@ -11,7 +11,7 @@ const CodecEntry q5_0{{.name = "q5_0",
                        .source = "ggml (llama.cpp)",
                        .parameters = block_level_parameters()},
                       {.make = [](const Stage& stage) {
-                        return block_levels(stage, Format::kQ5_0, 5, {0.039, 0.048});
+                        return block_levels(stage, Format::kQ5_0, {0.039, 0.048});
                       }}};
 
 }  // namespace kv::codec

@@ -12,7 +12,7 @@ const CodecEntry q5_1{{.name = "q5_1",
                        .source = "ggml (llama.cpp)",
                        .parameters = block_level_parameters()},
                       {.make = [](const Stage& stage) {
-                        return block_levels(stage, Format::kQ5_1, 5, affine_error(5, {32, 32}));
+                        return block_levels(stage, Format::kQ5_1, affine_error(5, {32, 32}));
                       }}};
 
 }  // namespace kv::codec

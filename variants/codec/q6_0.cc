@@ -11,7 +11,7 @@ const CodecEntry q6_0{{.name = "q6_0",
                        .source = "ik_llama.cpp",
                        .parameters = block_level_parameters()},
                       {.make = [](const Stage& stage) {
-                        return block_levels(stage, Format::kQ6_0, 6, {0.0195, 0.0240});
+                        return block_levels(stage, Format::kQ6_0, {0.0195, 0.0240});
                       }}};
 
 }  // namespace kv::codec

@@ -14,7 +14,7 @@ const CodecEntry q8_0{{.name = "q8_0",
                        .parameters = block_code_parameters()},
                       {.make =
                            [](const Stage& stage) {
-                             return block_codes(stage, Format::kQ8_0, 8, symmetric_error(8, {32, 32}));
+                             return block_codes(stage, Format::kQ8_0, symmetric_error(8, {32, 32}));
                            },
                        .use_int8 = use_int8_arithmetic}};
 

@@ -99,8 +99,8 @@ void Codec::require_codebooks() const {
 HeadTables Codec::tables(int layer, int kv_head) const {
   const int own = layers.empty() ? layer : layers[static_cast<size_t>(layer)];
   const auto of = [&](const std::shared_ptr<const Codebooks>& books, bool is_v) {
-    if (!books) return static_cast<const std::byte*>(nullptr);
-    return reinterpret_cast<const std::byte*>(books->words.data() + books->table_at(own, kv_head, is_v));
+    const float* words = books ? books->words.data() + books->table_at(own, kv_head, is_v) : nullptr;
+    return reinterpret_cast<std::byte*>(const_cast<float*>(words));
   };
   return {of(k_books, false), of(v_books, true)};
 }

@@ -33,9 +33,9 @@ void write_codebooks(const std::string& path, const Codebooks& books);
 // cannot be opened, is damaged, or holds something else. From any thread.
 std::shared_ptr<const Codebooks> read_codebooks(const std::string& path);
 
-// Side::meta of one head's spans; null where codebooks are not learned.
+// Those of one head, in the place of its units' metadata, and read alone; null where codebooks are not learned.
 struct HeadTables {
-  const std::byte *k = nullptr, *v = nullptr;
+  std::byte *k = nullptr, *v = nullptr;
 };
 
 }  // namespace kv

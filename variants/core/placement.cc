@@ -12,7 +12,7 @@ Span make_span(const UnitLayout& unit, const std::array<const std::byte*, kPlane
   const auto side = [&](const Encoding& encoding, int data, int meta) {
     const bool whole = encoding.group == unit.rows;
     return Side{.data = base[data],
-                .meta = unit.bytes[meta] ? base[meta] : nullptr,
+                .meta = base[meta],
                 .stride = whole ? unit_stride[data] : unit.stride[data],
                 .meta_stride = whole ? unit_stride[meta] : unit.stride[meta],
                 .encoding = encoding};

@@ -50,6 +50,11 @@ struct PlacementContext {
   int64_t most_units(int layer) const {
     return head_units.empty() ? max_units : head_units[static_cast<size_t>(layer) % head_units.size()];
   }
+  // Of each head, [layers, heads]; empty where no codebooks are learned.
+  std::vector<HeadTables> tables = {};
+  HeadTables tables_of(int layer, int head) const {
+    return tables.empty() ? HeadTables() : tables[static_cast<size_t>(layer * heads + head)];
+  }
   // Layers of the model.
   int whole_layers() const {
     return head_units.empty() ? layers : layers / static_cast<int>(head_units.size());

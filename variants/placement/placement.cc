@@ -223,10 +223,11 @@ void Placement::view(int sequence, int layer, int64_t units) {
 }
 
 void Placement::spans(int sequence, int layer, int head, int64_t from, int64_t rows, SpanList& out) {
-  if (copies_.on()) return copies_.of(sequence, layer).spans(head, from, rows, out);
+  const HeadTables tables = context_.tables_of(layer, head / repeats());
+  if (copies_.on()) return copies_.of(sequence, layer).spans(head, tables, from, rows, out);
   const SegmentNumbers& segments = list(sequence, layer).segments;
   if (!is_segmented()) {
-    if (from < rows) pool_.rows(segments.front()).spans(head, from, rows, out);
+    if (from < rows) pool_.rows(segments.front()).spans(head, tables, from, rows, out);
     return;
   }
   const int64_t each = segment_units_ * context_.unit.rows;
@@ -235,7 +236,7 @@ void Placement::spans(int sequence, int layer, int head, int64_t from, int64_t r
   while (from < rows) {
     const int64_t number = from / each, begin = number * each;
     pool_.rows(segments[static_cast<size_t>(number)])
-        .spans(head, from - begin, std::min(each, rows - begin), out);
+        .spans(head, tables, from - begin, std::min(each, rows - begin), out);
     from = begin + each;
   }
 }

@@ -36,7 +36,7 @@ class Placement {
   virtual UnitAddress at(int sequence, int layer, int head, int64_t unit) {
     const int64_t number = unit / segment_units_;
     return pool_.rows(list(sequence, layer).segments[static_cast<size_t>(number)])
-        .at(head, unit - number * segment_units_);
+        .at(head, unit - number * segment_units_, context_.tables_of(layer, head));
   }
   // Units [i * this, (i + 1) * this) of a head lie at equal distances.
   int64_t run_units() const { return segment_units_; }

@@ -23,14 +23,14 @@ int64_t segments_bytes(const PlacementContext& context, int64_t segment_rows, in
   return planes_bytes(context, (units + each - 1) / each * each);
 }
 
-void SegmentRows::spans(int head, int64_t from, int64_t rows, SpanList& out) const {
+void SegmentRows::spans(int head, const HeadTables& tables, int64_t from, int64_t rows, SpanList& out) const {
   std::array<int64_t, kPlanes> stride;
   for (int p = 0; p < kPlanes; ++p) stride[p] = unit_stride(p);
   // Other heads between the units of a side that packs several of its groups into a unit break it there.
   const bool one_span = stride == unit->bytes || (unit->k.group == unit->rows && unit->v.group == unit->rows);
   const int64_t step = one_span ? rows - from : unit->rows;
   for (int64_t row = from; row < rows; row += step) {
-    const UnitAddress first = at(head, row / unit->rows);
+    const UnitAddress first = at(head, row / unit->rows, tables);
     out.push_back(make_span(*unit, {first.plane[0], first.plane[1], first.plane[2], first.plane[3]}, stride,
                             std::min(step, rows - row)));
   }

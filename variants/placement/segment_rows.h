@@ -29,14 +29,15 @@ struct SegmentRows {
   int64_t capacity = 0;                     // units
   std::array<std::byte*, kPlanes> plane{};  // null where the codec has no such plane
 
-  UnitAddress at(int head, int64_t number) const {
-    UnitAddress address;
+  // `tables`: the head's.
+  UnitAddress at(int head, int64_t number, const HeadTables& tables = {}) const {
+    UnitAddress address{{nullptr, tables.k, nullptr, tables.v}};
     for (int p = 0; p < kPlanes; ++p)
       if (plane[p]) address.plane[p] = plane[p] + head * head_stride(p) + number * unit_stride(p);
     return address;
   }
   // Appends the spans over rows [from, rows) of one head.
-  void spans(int head, int64_t from, int64_t rows, SpanList& out) const;
+  void spans(int head, const HeadTables& tables, int64_t from, int64_t rows, SpanList& out) const;
   // Copies the first `units` units of every head from `other`, of the same order, to units [to, to + units). If these rows
   // have r times as many heads, each r consecutive heads are copies of one.
   void copy_from(Memory& memory, const SegmentRows& other, int64_t units, int64_t to = 0) const;

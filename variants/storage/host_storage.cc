@@ -37,13 +37,6 @@ void HostStorage::store(std::span<const NewRows> rows) {
   for (const NewRows& in : rows) in.residual ? store_through_residual(in) : store_slots(in);
 }
 
-// A placement of single heads counts them as layers.
-HeadTables HostStorage::tables_of(const NewRows& in, int head) const {
-  if (!context_.codec.learned()) return {};
-  const int at = in.layer * static_cast<int>(in.heads.size()) + head;
-  return context_.codec.tables(at / context_.kv_heads, at % context_.kv_heads);
-}
-
 NewRows HostStorage::recoded(NewRows in) {
   const int64_t values = std::ssize(in.heads) * in.n * context_.head_dim;
   recoded_.assign(in.k, in.k + values);
@@ -68,7 +61,6 @@ void HostStorage::store_slots(const NewRows& in) {
 #pragma omp for schedule(static)
     for (int head = 0; head < heads; ++head) {
       Retention& policy = *in.heads[static_cast<size_t>(head)];
-      batch.use(tables_of(in, head));
       for (int64_t i = 0; i < in.n; ++i) {
         const int64_t row = (head * in.n + i) * d;
         const int64_t slot = policy.admit({in.k + row, static_cast<size_t>(d)});
@@ -93,7 +85,6 @@ void HostStorage::store_through_residual(const NewRows& in) {
 #pragma omp for schedule(static)
     for (int head = 0; head < heads; ++head) {
       Retention& policy = *in.heads[static_cast<size_t>(head)];
-      units.use(tables_of(in, head));
       for (int64_t i = 0; i < in.n; ++i) {
         const int64_t row = (head * in.n + i) * head_dim;
         const int64_t token = in.first + i, slot = policy.admit({in.k + row, static_cast<size_t>(head_dim)});

@@ -22,7 +22,6 @@ class HostStorage : public Storage {
   std::string kernel() const override;
 
  private:
-  HeadTables tables_of(const NewRows& in, int head) const;
   // `in` with its rows as they decode, in `recoded_`.
   NewRows recoded(NewRows in);
   void store_slots(const NewRows& in);

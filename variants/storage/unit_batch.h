@@ -28,11 +28,6 @@ class UnitBatch {
     flush(k_);
     flush(v_);
   }
-  // Units that are added from now on are of a head with these codebooks.
-  void use(const HeadTables& tables) {
-    use(k_, tables.k);
-    use(v_, tables.v);
-  }
 
  private:
   struct Side {
@@ -40,7 +35,6 @@ class UnitBatch {
         : encoding(e), units(rows / e.group), stride(data_stride), meta_stride(bytes_of_meta) {}
     Encoding encoding;
     int64_t units, stride, meta_stride;  // the encoding's, in one unit of the cache
-    std::byte* table = nullptr;          // in the place of `meta`, and read alone
     size_t count = 0;
     std::array<UnitJob, 64> jobs;  // not initialised
   };
@@ -49,13 +43,8 @@ class UnitBatch {
     for (int64_t u = 0; u < side.units; ++u) {
       if (side.count == side.jobs.size()) flush(side);
       side.jobs[side.count++] = {rows + u * side.encoding.group * head_dim_, data + u * side.stride,
-                                 meta ? meta + u * side.meta_stride : side.table};
+                                 meta + u * side.meta_stride};
     }
-  }
-  void use(Side& side, const std::byte* table) const {
-    if (table == side.table) return;
-    flush(side);
-    side.table = const_cast<std::byte*>(table);
   }
   void flush(Side& side) const {
     encode_units(side.encoding, head_dim_, std::span(side.jobs).first(side.count));

@@ -63,7 +63,7 @@ HWY_INLINE void visit_block_rows(const Encoding& e, const Call& call) {
   visit_format(e.format, [&](auto format) KV_ATTR {
     using F = decltype(format);
     if constexpr (F::kScaling == Scaling::kBlock && F::kElements == Elements::kCodes) call(format);
-    if constexpr (requires { F::level(0); }) call(AsBytes<F>());
+    if constexpr (requires { F::kBlocks; }) call(AsBytes<F>());
   });
 }
 
@@ -84,11 +84,7 @@ HWY_INLINE void with_blocks(const Encoding& e, int head_dim, const Call& call) {
     if (words % 8 == 0) return call(format, hn::CappedTag<int32_t, 8>(), one);
     call(format, hn::CappedTag<int32_t, 4>(), one);
   };
-  visit_format(e.format, [&](auto format) KV_ATTR {
-    using F = decltype(format);
-    if constexpr (F::kScaling == Scaling::kBlock && F::kElements == Elements::kCodes) choose(format);
-    if constexpr (requires { F::level(0); }) choose(AsBytes<F>());
-  });
+  visit_block_rows(e, choose);
 }
 
 // Vectors of the words of one row, where kPack rows fill one of DI.

@@ -26,21 +26,6 @@ constexpr float kLargestBlockWeight = kRows == 2                   ? kLargestWei
                                       : kUnsignedWeights<F, kRows> ? 255.0f
                                                                    : 127.0f;
 
-// The largest lane of each of four vectors.
-template <class DF>
-HWY_INLINE auto largest_of_four(DF df, hn::Vec<DF> (&v)[4]) {
-  const auto max = [](auto x, auto y) KV_ATTR { return hn::Max(x, y); };
-  const auto join = [&](auto self, auto d, auto x) KV_INLINE {
-    if constexpr (hn::MaxLanes(decltype(d)()) <= 4) {
-      return x;
-    } else {
-      const hn::Half<decltype(d)> half;
-      return self(self, half, hn::Max(hn::LowerHalf(half, x), hn::UpperHalf(half, x)));
-    }
-  };
-  return join(join, df, join_four(df, v[0], v[1], v[2], v[3], max));
-}
-
 // The weights of blocks first … first + 3 are probabilities p [kTileRows] of one query times scales.
 struct WeightBlocks {
   const float *p, *scale;
@@ -65,7 +50,7 @@ HWY_INLINE void find_steps(const WeightBlocks& blocks, float* step, float* inver
       top[b] = hn::Max(top[b], kUnsignedWeights<F, kRows> ? weight : hn::Abs(weight));
     }
   }
-  const auto largest = largest_of_four(df, top);
+  const auto largest = across_lanes(df, top[0], top[1], top[2], top[3], MaxOf());
   const auto positive = hn::Gt(largest, hn::Zero(four));
   hn::StoreU(hn::IfThenElseZero(positive, hn::Div(hn::Set(four, kLargest), largest)), four, inverse);
   hn::StoreU(hn::Mul(largest, hn::Set(four, 1.0f / kLargest)), four, step);

@@ -44,15 +44,7 @@ HWY_INLINE void sums_of_lanes(DF df, const hn::Vec<DF> (&x)[kCount], float* sums
 template <int kCount, class DF>
 HWY_INLINE void largest_of_lanes(DF df, const hn::Vec<DF> (&x)[kCount], float* largest) {
   if constexpr (kCount == 4) {
-    using V = hn::Vec<DF>;
-    const auto of_blocks =
-        join_four(df, x[0], x[1], x[2], x[3], [](V a, V b) HWY_ATTR { return hn::Max(a, b); });
-    HWY_ALIGN float block[hn::MaxLanes(df)];
-    hn::Store(of_blocks, df, block);
-    const hn::CappedTag<float, 4> four;
-    auto all = hn::Load(four, block);
-    for (size_t i = 4; i < hn::Lanes(df); i += 4) all = hn::Max(all, hn::Load(four, block + i));
-    hn::StoreU(all, four, largest);
+    hn::StoreU(across_lanes(df, x[0], x[1], x[2], x[3], MaxOf()), hn::CappedTag<float, 4>(), largest);
   } else {
     for (int i = 0; i < kCount; ++i) largest[i] = hn::GetLane(hn::MaxOfLanes(df, x[i]));
   }

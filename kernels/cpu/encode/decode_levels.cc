@@ -281,7 +281,7 @@ void decode_of(VqFormat, const Encoding& e, int n, const std::byte* data, const 
 template <class F>
 HWY_INLINE hn::Vec<hn::Full128<int8_t>> levels_at(const std::byte* row, int i) {
   const hn::Full128<uint8_t> d;
-  constexpr uint8_t kRaised = F::kHasMin ? 128 - F::kMiddle : 128;
+  constexpr uint8_t kRaised = F::kBlocks.has_min ? 128 - F::kBlocks.middle : 128;
   const auto raised = hn::BitCast(d, load_raised_levels<F>(hn::Full128<int32_t>(), row, i / 4));
   return hn::BitCast(hn::Full128<int8_t>(), hn::Sub(raised, hn::Set(d, kRaised)));
 }
@@ -292,7 +292,7 @@ HWY_INLINE void store_elements(D d, hn::Vec<hn::Full128<int8_t>> levels, const f
   const hn::RebindToSigned<D> di;
   const auto store_some = [&](auto some, float* to) KV_INLINE {
     auto x = hn::Mul(hn::ConvertTo(d, hn::PromoteTo(di, some)), hn::Set(d, scale[0]));
-    if constexpr (F::kHasMin) x = hn::Add(x, hn::Set(d, scale[1]));
+    if constexpr (F::kBlocks.has_min) x = hn::Add(x, hn::Set(d, scale[1]));
     hn::StoreU(x, d, to);
   };
   if constexpr (hn::MaxLanes(D()) == 16) {
@@ -316,11 +316,11 @@ HWY_INLINE void widen_halves(const std::byte* halves, int count, float* out) {
   for (; i < count; ++i) out[i] = f16_to_f32(load<uint16_t>(halves, i));
 }
 
-template <Format kFormat, int kBits, bool kHasMin>
-HWY_INLINE void decode_of(GgmlLevels<kFormat, kBits, kHasMin>, const Encoding&, int n, const std::byte* data,
+template <size_t kIndex>
+HWY_INLINE void decode_of(GgmlLevels<kIndex>, const Encoding&, int n, const std::byte* data,
                           const std::byte* meta, float* out) {
-  using F = GgmlLevels<kFormat, kBits, kHasMin>;
-  constexpr int kNumbers = F::kMetaBytes / 2;
+  using F = GgmlLevels<kIndex>;
+  constexpr int kNumbers = F::kBlocks.meta_bytes() / 2;
   float scales[kMaxHeadDim / kGgmlBlock * kNumbers];
   widen_halves(meta, n / kGgmlBlock * kNumbers, scales);
   const hn::CappedTag<float, 16> d;

@@ -66,35 +66,6 @@ class RowJobs {
 
 // ---- extremes ----
 
-struct MaxOf {
-  template <class V>
-  HWY_INLINE V operator()(V a, V b) const {
-    return hn::Max(a, b);
-  }
-};
-struct MinOf {
-  template <class V>
-  HWY_INLINE V operator()(V a, V b) const {
-    return hn::Min(a, b);
-  }
-};
-
-template <class D, class V, class Op>
-HWY_INLINE auto across_halves([[maybe_unused]] D d, V v, Op op) {
-  if constexpr (lanes_of(D()) <= kFour) {
-    return v;
-  } else {
-    const hn::Half<D> half;
-    return across_halves(half, op(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), op);
-  }
-}
-
-// Each of four vectors to one lane.
-template <class D, class V, class Op>
-HWY_INLINE auto across_lanes(D d, V a, V b, V c, V e, Op op) {
-  return across_halves(d, join_four(d, a, b, c, e, op), op);
-}
-
 // The largest magnitude, lane by lane; as integers, which order NaN and infinity above all.
 template <class D, class N>
 HWY_INLINE hn::Vec<Bits<D>> largest_lanes(D d, N n, const float* x) {
