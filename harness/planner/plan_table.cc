@@ -128,7 +128,8 @@ io::TextTable text_table(const PlanTable& table, io::Units units) {
   text.corner = "variant";
   for (const auto& [head, field] : fields_of(table, {}, units)) text.heads.push_back(head);
   for (const results::Row& row : rows) {
-    io::TextTable::Row& line = text.rows.emplace_back(row[results::kVariant]);
+    io::TextTable::Row& line = text.rows.emplace_back();
+    line.label = row[results::kVariant];
     for (const auto& [head, field] : fields_of(table, row, units)) line.fields.push_back({field});
     if (!row[results::kReason].empty()) line.fields.front().mark = text.footnote(row[results::kReason]);
   }

@@ -110,7 +110,7 @@ int load_code(const std::byte* data, int i) {
 template <class Call>
 void with_index(size_t index, const Call& call) {
   [&]<size_t... kIndex>(std::index_sequence<kIndex...>) {
-    ((kIndex == index && (call(std::integral_constant<size_t, kIndex>()), true)) || ...);
+    static_cast<void>(((kIndex == index && (call(std::integral_constant<size_t, kIndex>()), true)) || ...));
   }
   (std::make_index_sequence<std::size(kLevelBlocks)>());
 }

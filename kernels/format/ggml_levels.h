@@ -61,7 +61,7 @@ void decode_level_blocks(size_t index, int head_dim, const std::byte* data, cons
 template <size_t kIndex>
 struct GgmlLevels
     : BlockRows<GgmlLevels<kIndex>, kLevelBlocks[kIndex].format, kLevelBlocks[kIndex].bits, kGgmlBlock> {
-  static constexpr const LevelBlocks& kBlocks = kLevelBlocks[kIndex];
+  static constexpr LevelBlocks kBlocks = kLevelBlocks[kIndex];
   static constexpr Elements kElements = Elements::kLevels;
   static constexpr double kAttentionError = kCodeAttentionError;
   static constexpr int64_t meta_bytes(const Encoding&, int head_dim) {

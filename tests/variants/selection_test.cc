@@ -148,10 +148,10 @@ TEST(Selection, AllPagesAndAllRowsAreWhatAllReads) {
 
 // Pages that are read: at least the budget of them, the newest one, and the share of all rounded up.
 TEST(Selection, TheNewestPageIsReadAndTheShareIsRoundedUp) {
-  struct Case {
+  struct Pages {
     int64_t top, least, length, pages;
   };
-  for (const auto& [top, least, length, pages] : {Case{10, 1, 16, 1},
+  for (const auto& [top, least, length, pages] : {Pages{10, 1, 16, 1},
                                                   {10, 1, 17, 1},
                                                   {10, 1, 160, 1},
                                                   {10, 1, 161, 2},
