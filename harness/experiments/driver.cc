@@ -109,7 +109,7 @@ std::string describe_point(const measure::SweepPoint& point) {
   std::string text = point.experiment->kind + " " + point.workload + ", batch " +
                      std::to_string(point.batch) + ", " + std::to_string(point.seq_len) + " tokens";
   for (const config::AnyAxis* axis : experiment_of(point).info.axes) {
-    if (axis != &config::kBatch && axis != &config::kSeqLen)
+    if (axis != &config::kBatch && axis != &config::kSeqLen && !axis->column.title.empty())
       text += ", " + results::titled(axis->column, point.axes.text(axis->column));
   }
   return text;

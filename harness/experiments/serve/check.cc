@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/memory/ledger.h"
 #include "harness/model/cached_model.h"
 #include "harness/model/ragged_model.h"
 #include "harness/model/sampling.h"

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/experiments/serve/prompts.h"
+#include "harness/model/model.h"
 #include "harness/planner/served_clock.h"
 #include "harness/planner/trace_replay.h"
 #include "harness/results/row.h"
