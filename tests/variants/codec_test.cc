@@ -2,7 +2,10 @@
 // scales.
 #include <gtest/gtest.h>
 
+#include "harness/model/token_ids.h"
+#include "harness/workload/model_workload.h"
 #include "harness/workload/workload.h"
+#include "tests/harness/model/model_support.h"
 #include "tests/kernels/format/unit.h"
 #include "tests/normal.h"
 #include "tests/variants/contract.h"
@@ -201,6 +204,32 @@ TEST(Kivi, PerChannelKeysWinWhereChannelsHaveOutliersAndOnlyThere) {
       EXPECT_LT(gap, 14.0) << bits << " bits, seed " << seed;
       EXPECT_GT(none, 0.95) << bits << " bits, seed " << seed;
       EXPECT_LT(none, 1.03) << bits << " bits, seed " << seed;
+    }
+  }
+}
+
+TEST(Kivi, PerChannelKeysWinInEveryLayerOfRealModels) {
+  if (test::data_is_absent()) GTEST_SKIP() << test::why_skipped();
+  struct Case {
+    std::string name;
+    double low, high;
+  };
+  const test::TempFile story(
+      test::read_all(test::data_path("text/tinystories_valid_sample.txt")).substr(0, 1000));
+  for (const Case& c : {Case{"stories260K", 3.5, 7.0}, Case{"babyllama105", 1.1, 2.0}}) {
+    const std::string folder = test::converted(c.name);
+    const model::Model model(folder);
+    std::vector<int> ids =
+        model::read_tokens(story.path(), folder + "/tokenizer.json", model.config().vocab_size);
+    ASSERT_GE(ids.size(), 256u);
+    ids.resize(256);
+    const auto workload = workload::capture(model, ids, model::full_attention(model.config()), c.name, 64);
+    for (int layer = 0; layer < workload->shape().layers; ++layer) {
+      for (const int bits : {2, 4, 8}) {
+        const double gap = axis_gap(*workload, layer, bits, 256);
+        EXPECT_GT(gap, c.low) << c.name << " layer " << layer << " bits " << bits;
+        EXPECT_LT(gap, c.high) << c.name << " layer " << layer << " bits " << bits;
+      }
     }
   }
 }

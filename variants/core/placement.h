@@ -50,7 +50,7 @@ struct PlacementContext {
   int64_t most_units(int layer) const {
     return head_units.empty() ? max_units : head_units[static_cast<size_t>(layer) % head_units.size()];
   }
-  // Of each head, [layers, heads]; empty where no codebooks are learned.
+  // Each head's codebooks, [layers, heads]; empty where none are learned.
   std::vector<HeadTables> tables = {};
   HeadTables tables_of(int layer, int head) const {
     return tables.empty() ? HeadTables() : tables[static_cast<size_t>(layer * heads + head)];

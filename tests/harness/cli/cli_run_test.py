@@ -9,11 +9,16 @@ from collections import Counter
 
 import pytest
 from program import (
-    CONFIG, HEAD_DIM, KV_HEADS, REPETITIONS, STEPS, TIMEOUT_S, TOKENS, by_variant, cells_by_key, cells_of, kvlab, results_of, run,
+    CONFIG, HEAD_DIM, KV_HEADS, Q_HEADS, REPETITIONS, STEPS, TIMEOUT_S, TOKENS, by_variant, cells_by_key, cells_of, kvlab, results_of, run,
     start, succeeded, table, unmeasured_cells,
 )  # fmt: skip
 from recomputed import assert_recomputed
 
+ISSUE_COLUMNS = """variant device threads experiment phase workload layers q_heads kv_heads head_dim batch seq_len
+status reason kernel bytes_payload bytes_metadata bytes_slack bytes_workspace_peak bytes_copied bytes_predicted
+bytes_device_peak rss_peak_bytes bytes_read append_p50_us attend_p50_us step_p50_us step_p90_us step_p99_us step_max_us step_ci_low_us
+step_ci_high_us cold_attend_p50_us read_gbps ceiling_gbps ceiling_share err_max_abs err_rel_l2 err_cosine
+err_attn_kl err_codec_rel_l2 err_retention_rel_l2 err_kernel_rel_l2""".split()
 COLD_COLUMNS = """cold_attend_p50_us cold_read_gbps cold_ceiling_gbps cold_ceiling_share cold_bound cold_bound_us
 cold_bound_share cold_ratio_p50""".split()
 ROW_BYTES = 2 * KV_HEADS * HEAD_DIM * 4  # K and V of one token in f32
@@ -67,6 +72,20 @@ def test_a_budget_beyond_the_length_is_told(config, tmp_path):
     (warning,) = [line for line in done.stdout.splitlines() if line.startswith("Warning: ")]
     assert "4 of 8 cells keep every token" in warning  # the A/A test of the baseline is one of them
     assert {row["versus"] for row in rows if row["verdict"] != "baseline"} == {ring(48)}
+
+
+def test_cells_have_every_column_and_succeed(results):
+    cells = cells_by_key(results)
+    # Six variants and the A/A test in each sweep point; decode and growth at two lengths.
+    assert len(cells) == 4 * 7
+    for row in cells.values():
+        assert all(row[column] is not None for column in ISSUE_COLUMNS)  # a column that no table has is an error
+        assert (row["status"], row["reason"], row["device"], row["threads"]) == ("ok", "", "cpu", "1")
+        shape = [int(row[c]) for c in ("layers", "q_heads", "kv_heads", "head_dim", "batch")]
+        assert shape == [1, Q_HEADS, KV_HEADS, HEAD_DIM, 1]
+        assert row["phase"] == "decode" and row["workload"] == "gaussian" and row["kernel"]
+        assert int(row["bytes_payload"]) == int(row["seq_len"]) * ROW_BYTES // (2 if "f16" in row["variant"] else 1)
+        assert sum(int(row[f"bytes_{kind}"]) for kind in ("payload", "metadata", "slack")) == int(row["bytes_predicted"])
 
 
 def test_shares_of_ceilings_are_those_of_the_times_and_without_cold_steps_there_are_no_cold_ones(results):

@@ -143,6 +143,17 @@ TEST_F(TinyReading, TheFullF32CacheIsTheModelItself) {
   EXPECT_GT(worst, 0) << "the two sum in different orders";
 }
 
+TEST_F(TinyReading, PlacementsChangeNoBit) {
+  for (const auto& predictions :
+       read(passages(2, 100), {},
+            {"concat", "doubling", "segmented(rows=16)", "paged", "paged(order=shuffled)"})) {
+    for (const measure::Prediction& p : predictions) {
+      ASSERT_EQ(p.kl, 0);
+      ASSERT_EQ(p.loss_change, 0);
+    }
+  }
+}
+
 // Each sequence must predict in company what it predicts alone.
 TEST_F(TinyReading, SequencesInLockstepDoNotSeeEachOther) {
   const measure::Passages three = passages(3, 100);
